@@ -1,0 +1,57 @@
+# Each target does all of its own set-up: `make demo` and `make test` work on a fresh clone.
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check install --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench docs venv clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed ## the split brain, and the fence that stops it, in under 20 seconds
+	@$(BIN)/holdfast demo $(ARGS)
+
+test: $(VENV)/.dev ## every check: ruff, mypy, pytest
+	@scripts/install-servers
+	@scripts/check
+
+bench: $(VENV)/.bench ## measure the embedded engine; another one: make bench ARGS="URL"
+	@$(BIN)/holdfast bench $(ARGS)
+
+docs: $(VENV)/.docs ## build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "Built: site/index.html"
+
+venv: $(VENV)/.dev ## the virtual environment of a developer, in .venv
+
+clean: ## remove the virtual environment and everything that was built
+	rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp for each set of packages; all of them are made again when pyproject.toml changes.
+$(VENV)/.made: scripts/make-venv
+	@scripts/make-venv $(PYTHON) $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	@echo "Installing Holdfast into $(VENV)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	@echo "Installing Holdfast and its development tools into $(VENV)"
+	@$(PIP) --editable '.[dev]'
+	@touch $(VENV)/.installed $(VENV)/.bench $@
+
+$(VENV)/.bench: $(VENV)/.made pyproject.toml
+	@echo "Installing Holdfast and the peers of its benchmark into $(VENV)"
+	@$(PIP) --editable '.[bench]'
+	@touch $(VENV)/.installed $@
+
+$(VENV)/.docs: $(VENV)/.made pyproject.toml
+	@echo "Installing the documentation builder into $(VENV)"
+	@$(PIP) --editable '.[docs]'
+	@touch $(VENV)/.installed $@

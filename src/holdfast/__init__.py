@@ -1,0 +1,72 @@
+"""Holdfast: a distributed lock manager. `holdfast.connect()` blocks; `holdfast.aio` is the same for asyncio."""
+
+import logging
+
+from holdfast.api.blocking import (
+    AllLocks,
+    Barrier,
+    Cell,
+    Client,
+    Election,
+    Grant,
+    Grants,
+    Latch,
+    Lock,
+    RWLock,
+    Stream,
+    connect,
+)
+from holdfast.errors import (
+    Conflict,
+    Deadlock,
+    EngineUnavailable,
+    HoldfastError,
+    InvalidRequest,
+    LockLost,
+    NotAcquired,
+    NotHeld,
+    StaleToken,
+    Unsupported,
+    WeakerGuarantee,
+)
+from holdfast.locks.owner import owner
+from holdfast.model import Guarantees, Leader, Link, LockEvent, LockInfo, Party, Place
+
+# Losses and failed heartbeats are logged to `holdfast`; where they go is the application's choice.
+logging.getLogger("holdfast").addHandler(logging.NullHandler())
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AllLocks",
+    "Barrier",
+    "Cell",
+    "Client",
+    "Conflict",
+    "Deadlock",
+    "Election",
+    "EngineUnavailable",
+    "Grant",
+    "Grants",
+    "Guarantees",
+    "HoldfastError",
+    "InvalidRequest",
+    "Latch",
+    "Leader",
+    "Link",
+    "Lock",
+    "LockEvent",
+    "LockInfo",
+    "LockLost",
+    "NotAcquired",
+    "NotHeld",
+    "Party",
+    "Place",
+    "RWLock",
+    "StaleToken",
+    "Stream",
+    "Unsupported",
+    "WeakerGuarantee",
+    "connect",
+    "owner",
+]

@@ -1,0 +1,1 @@
+"""The two public APIs: the same shapes, blocking and asyncio. No recipe lives here."""

@@ -1,0 +1,48 @@
+"""The body of an `async with`: cancelled when the lock under it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from holdfast.errors import LockLost
+from holdfast.locks.hold import Hold
+
+
+class Body:
+    """What runs between taking a lock and giving it back, in one task.
+
+    When the lock is lost the task is cancelled, and `end` turns that cancellation into
+    LockLost. A cancellation that came from elsewhere stays one.
+    """
+
+    def __init__(self, holds: Sequence[Hold], give_back: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._give_back = task, give_back
+        self._cancels_before = task.cancelling()
+        self._running, self._cancelled = True, False
+        for hold in holds:
+            hold.when_lost(self._lose)
+
+    def _lose(self) -> None:
+        if self._running and not self._cancelled:
+            self._cancelled = True
+            self._task.cancel()
+
+    async def end(self, error: BaseException | None) -> None:
+        """Release. What the body raised comes first; a loss is noted on it."""
+        self._running = False
+        if self._cancelled and not isinstance(error, asyncio.CancelledError):
+            # The body ended before the cancellation reached it: take it out of the way.
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError as late:
+                error = error or late
+        ours = self._cancelled and self._task.uncancel() <= self._cancels_before
+        try:
+            await self._give_back()
+        except LockLost as lost:
+            if error is None or (ours and isinstance(error, asyncio.CancelledError)):
+                raise lost from None
+            error.add_note(str(lost))

@@ -1,0 +1,1 @@
+"""Pure logic: no clock, no socket, no thread, no randomness."""

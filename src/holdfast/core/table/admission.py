@@ -1,0 +1,40 @@
+"""What becomes of a newcomer: it takes the lock, or a place in line, or is refused."""
+
+from __future__ import annotations
+
+from holdfast.core.table import deadlocks
+from holdfast.core.table import questions as ask
+from holdfast.core.table.changes import PutRow
+from holdfast.core.table.commands import Deadlocked
+from holdfast.core.table.rows import Row, Session, party
+from holdfast.core.table.step import Asking, Step
+from holdfast.model import Claim, Granted, Place, Refused
+
+
+def take(step: Step, claim: Claim, bucket: int, slot: int | None) -> Asking[Granted]:
+    """Grant a newcomer: its place in line and its token are one number."""
+    number = step.number(bucket)
+    dies_at = None if claim.max_hold is None else step.now + claim.max_hold
+    row = Row(claim, number, step.now, number, slot, dies_at)
+    step.changes.append(PutRow(row))
+    if step.watched:
+        yield from step.tell("granted", row)
+    return Granted(number, slot, claim.max_hold)
+
+
+def queue(step: Step, claim: Claim, bucket: int, blocker: Row) -> Asking[Place | Refused | Deadlocked]:
+    """Give a newcomer a place in line, unless it does not wait or would wait for ever."""
+    sessions: dict[str, Session] = yield ask.Sessions((blocker.claim.session,))
+    who = party(blocker, sessions.get(blocker.claim.session), step.now, step.wall)
+    if not claim.waits:
+        return Refused(who)
+    row = Row(claim, step.last[bucket] + 1, step.now)
+    cycle = yield from deadlocks.search(step, row)
+    if cycle:
+        yield from step.tell("deadlock", row, "; ".join(map(str, cycle)))
+        return Deadlocked(cycle)
+    step.number(bucket)
+    position: int = yield ask.Position(claim.kind, claim.name, row.order)
+    step.changes.append(PutRow(row))
+    yield from step.tell("queued", row)
+    return Place(position + 1, who)

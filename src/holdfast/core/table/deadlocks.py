@@ -1,0 +1,67 @@
+"""Looking for a deadlock before a claim is allowed to wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from holdfast.core.table import questions as ask
+from holdfast.core.table.rows import Row, Session
+from holdfast.core.table.step import Asking, Step
+from holdfast.core.waitgraph import Waiting, find_cycle
+from holdfast.model import Link
+
+
+def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> Asking[tuple[Link, ...]]:
+    """The cycle that this claim would close by waiting; empty if there is none.
+
+    An owner that has nothing else cannot be waited for, so nothing is loaded for it. `given`
+    supposes that a grant already belongs to another owner.
+    """
+    claim = newcomer.claim
+    busy: bool = given is not None or (yield ask.Busy(claim.owner, claim.id))
+    if not busy:
+        return ()
+    rows: dict[str, Row] = {newcomer.id: newcomer}
+    owners: set[str] = set()
+    lines: set[tuple[str, str, bool]] = set()
+    frontier = [newcomer]
+    while frontier:
+        for row in frontier:
+            line = (row.claim.kind, row.claim.name, row.claim.subtree)
+            if line not in lines:
+                lines.add(line)
+                near: tuple[Row, ...] = yield ask.Line(row.claim)
+                rows.update((found.id, found) for found in near)
+        if given is not None:
+            row, owner = given
+            rows[row.id] = row._replace(claim=replace(row.claim, owner=owner))
+        new_owners = tuple(sorted({row.claim.owner for row in rows.values()} - owners))
+        owners.update(new_owners)
+        waiting: tuple[Row, ...] = (yield ask.WaitingOf(new_owners)) if new_owners else ()
+        rows.update((found.id, found) for found in waiting)
+        frontier = list(waiting)
+    cycle = find_cycle([Waiting(row.claim, row.order, row.token is not None) for row in rows.values()], newcomer.id)
+    return (yield from describe(cycle))
+
+
+def describe(cycle: list[Waiting]) -> Asking[tuple[Link, ...]]:
+    """Name everybody in a cycle: each has what the one before it waits for."""
+    if not cycle:
+        return ()
+    sessions: dict[str, Session] = yield ask.Sessions(tuple({waiting.claim.session for waiting in cycle}))
+    links = []
+    for before, waiting in zip([cycle[-1], *cycle[:-1]], cycle, strict=True):
+        claim = waiting.claim
+        session = sessions.get(claim.session) or Session(claim.session, 0, 0)
+        links.append(
+            Link(
+                claim.owner,
+                session.app,
+                session.host,
+                session.pid,
+                claim.thread,
+                before.claim.name,
+                claim.name,
+            )
+        )
+    return tuple(links)

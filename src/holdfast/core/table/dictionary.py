@@ -1,0 +1,403 @@
+"""The lock table's rows in dictionaries: for `memory://`, the server and the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from holdfast.core import names
+from holdfast.core.conflicts import conflict
+from holdfast.core.table import changes as ch
+from holdfast.core.table import questions as ask
+from holdfast.core.table.rows import Cell, Letter, Row, Session, Tombstone, Watch
+from holdfast.model import Claim
+
+Name = tuple[str, str]
+"""A kind and a name."""
+
+
+class Line:
+    """The claims on one name: holders, and those in line in the order of their arrival."""
+
+    __slots__ = ("holders", "queue", "subtrees")
+
+    def __init__(self) -> None:
+        self.holders: dict[str, Row] = {}
+        self.queue: dict[str, Row] = {}
+        self.subtrees = 0
+
+    def rows(self) -> Iterator[Row]:
+        yield from self.holders.values()
+        yield from self.queue.values()
+
+
+class Dictionary:
+    """Answers the table's questions and takes its changes."""
+
+    def __init__(self, first_number: int = 0) -> None:
+        self.first_number = first_number
+        self.sessions: dict[str, Session] = {}
+        self.rows: dict[str, Row] = {}
+        self.lines: dict[Name, Line] = {}
+        self.under: dict[Name, dict[str, None]] = {}
+        """For each path, the names in use below it."""
+        self.by_session: dict[str, dict[str, Row]] = {}
+        self.claims_of: dict[str, int] = {}
+        """How many claims an owner has."""
+        self.waiting_of: dict[str, dict[str, Row]] = {}
+        self.mortal: dict[str, Row] = {}
+        """Rows with a `dies_at`."""
+        self.counters: dict[int, int] = {}
+        self.tombstones: dict[str, dict[str, Tombstone]] = {}
+        self.cells: dict[Name, Cell] = {}
+        self.watches: dict[tuple[str, str], Watch] = {}
+        self.letters: dict[tuple[str, str], list[Letter]] = {}
+
+    def answer(self, question: ask.Question, now: float) -> Any:
+        """The answer to a question of the table."""
+        return _ANSWERS[type(question)](self, question, now)
+
+    def put(self, change: ch.Change) -> None:
+        """Take a change of the table."""
+        _PUTS[type(change)](self, change)
+
+    # What is alive
+
+    def alive(self, row: Row, now: float) -> bool:
+        session = self.sessions.get(row.claim.session)
+        return session is not None and session.expires_at > now and (row.dies_at is None or row.dies_at > now)
+
+    def first_alive(self, rows: Iterable[Row], now: float) -> Row | None:
+        return next((row for row in rows if self.alive(row, now)), None)
+
+    def blocker(self, claim: Claim, before: float, now: float) -> Row | None:
+        """Any live claim that conflicts and came earlier: holders first, then the line from its head."""
+        shared = claim.mode == "shared"
+        line = self.lines.get((claim.kind, claim.name))
+        if line is not None:
+            for row in line.rows():
+                if row.order < before and not (shared and row.claim.mode == "shared") and self.alive(row, now):
+                    return row
+        if "/" in claim.name or claim.subtree:
+            return self.first_alive(
+                (row for row in self.across(claim) if row.order < before and conflict(claim, row.claim)), now
+            )
+        return None
+
+    def across(self, claim: Claim) -> Iterator[Row]:
+        """Claims on other names that can conflict: subtree claims above, and all below a subtree claim."""
+        for path in names.ancestors(claim.name):
+            line = self.lines.get((claim.kind, path))
+            if line is not None and line.subtrees:
+                yield from (row for row in line.rows() if row.claim.subtree)
+        if claim.subtree:
+            for name in self.under.get((claim.kind, claim.name), ()):
+                yield from self.lines[claim.kind, name].rows()
+
+    def permits(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
+        line = self.lines.get((kind, name))
+        return tuple(row for row in line.holders.values() if self.alive(row, now)) if line else ()
+
+    def affected(self, claim: Claim) -> tuple[str, ...]:
+        """Names of lines with somebody in them that a claim like this can hold up."""
+        kind = claim.kind
+        line = self.lines.get((kind, claim.name))
+        if "/" not in claim.name and not claim.subtree:
+            return (claim.name,) if line is not None and line.queue else ()
+        found = [claim.name] if line is not None and line.queue else []
+        for path in names.ancestors(claim.name):
+            above = self.lines.get((kind, path))
+            if above is not None and above.subtrees and above.queue:
+                found.append(path)
+        if claim.subtree:
+            found += [name for name in self.under.get((kind, claim.name), ()) if self.lines[kind, name].queue]
+        return tuple(found)
+
+    def last(self, bucket: int) -> int:
+        return self.counters.get(bucket, self.first_number)
+
+    # Answers
+
+    def _scene(self, q: ask.Scene, now: float) -> ask.SceneAnswer:
+        claim = q.claim
+        stones = self.tombstones.get(claim.session)
+        permits: tuple[Row, ...] = ()
+        if claim.limit:
+            permits = self.permits(claim.kind, claim.name, now)
+            line = self.lines.get((claim.kind, claim.name))
+            blocker = self.first_alive(line.queue.values(), now) if line else None
+        else:
+            blocker = self.blocker(claim, float("inf"), now)
+        return ask.SceneAnswer(
+            self.sessions.get(claim.session),
+            self.rows.get(claim.id),
+            stones.get(claim.id) if stones else None,
+            self.last(q.bucket),
+            blocker,
+            permits,
+            bool(self.watches),
+        )
+
+    def _departure(self, q: ask.Departure, now: float) -> ask.DepartureAnswer:
+        claim = q.claim
+        stones = self.tombstones.get(claim.session)
+        return ask.DepartureAnswer(
+            self.sessions.get(claim.session),
+            self.rows.get(claim.id),
+            stones.get(claim.id) if stones else None,
+            self.last(q.bucket),
+            self.affected(claim),
+            bool(self.watches),
+        )
+
+    def _next_waiting(self, q: ask.NextWaiting, now: float) -> Row | None:
+        line = self.lines.get((q.kind, q.name))
+        if line is None:
+            return None
+        return self.first_alive((row for row in line.queue.values() if row.order > q.after), now)
+
+    def _held(self, q: ask.Held, now: float) -> Row | None:
+        line = self.lines.get((q.kind, q.name))
+        if line is None:
+            return None
+        mine = [row for row in line.holders.values() if row.claim.owner == q.owner and self.alive(row, now)]
+        return min(mine, key=lambda row: (not row.exclusive, row.order), default=None)
+
+    def _position(self, q: ask.Position, now: float) -> int:
+        line = self.lines.get((q.kind, q.name))
+        if line is None:
+            return 0
+        if not line.queue or next(reversed(line.queue.values())).order < q.order:
+            return len(line.queue)
+        ahead = 0
+        for row in line.queue.values():
+            if row.order >= q.order:
+                break
+            ahead += self.alive(row, now)
+        return ahead
+
+    def _busy(self, q: ask.Busy, now: float) -> bool:
+        count = self.claims_of.get(q.owner, 0)
+        return count > (q.claim_id in self.rows)
+
+    def _line(self, q: ask.Line, now: float) -> tuple[Row, ...]:
+        line = self.lines.get((q.claim.kind, q.claim.name))
+        near = [*(line.rows() if line else ()), *self.across(q.claim)]
+        return tuple(row for row in near if self.alive(row, now))
+
+    def _waiting_of(self, q: ask.WaitingOf, now: float) -> tuple[Row, ...]:
+        found = (row for owner in q.owners for row in self.waiting_of.get(owner, {}).values())
+        return tuple(row for row in found if self.alive(row, now))
+
+    def _sessions(self, q: ask.Sessions, now: float) -> dict[str, Session]:
+        return {id_: self.sessions[id_] for id_ in q.ids if id_ in self.sessions}
+
+    def _beat(self, q: ask.Beat, now: float) -> ask.BeatAnswer:
+        stones = self.tombstones.get(q.session)
+        return ask.BeatAnswer(self.sessions.get(q.session), tuple(stones.values()) if stones else ())
+
+    def _session_rows(self, q: ask.SessionRows, now: float) -> tuple[Row, ...]:
+        rows = self.by_session.get(q.session, {}).values()
+        return tuple(row for row, _ in zip(rows, range(q.limit), strict=False))
+
+    def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
+        sessions = (session for session in self.sessions.values() if session.expires_at <= now)
+        rows = (row for row in self.mortal.values() if row.dies_at is not None and row.dies_at <= now)
+        cells = (cell for cell in self.cells.values() if cell.expires_at is not None and cell.expires_at <= now)
+        few = range(q.limit)
+        return ask.DeadAnswer(
+            tuple(session for session, _ in zip(sessions, few, strict=False)),
+            tuple(row for row, _ in zip(rows, few, strict=False)),
+            tuple(cell for cell, _ in zip(cells, few, strict=False)),
+        )
+
+    def _next_death(self, q: ask.NextDeath, now: float) -> float | None:
+        ends = [session.expires_at for session in self.sessions.values() if session.expires_at > now]
+        ends += [row.dies_at for row in self.mortal.values() if row.dies_at is not None and row.dies_at > now]
+        return min(ends, default=None)
+
+    def _on_name(self, q: ask.OnName, now: float) -> tuple[Row, ...]:
+        line = self.lines.get((q.kind, q.name))
+        found = [row for row in (line.rows() if line else ()) if self.alive(row, now)]
+        return tuple(sorted(found, key=lambda row: row.order))
+
+    def _under(self, q: ask.Under, now: float) -> tuple[Row, ...]:
+        found = [
+            row
+            for row in self.rows.values()
+            if (row.claim.kind.startswith(q.kind) if q.kind.endswith(".") else row.claim.kind == q.kind)
+            and names.matches(q.prefix, row.claim.name)
+            and self.alive(row, now)
+        ]
+        found.sort(key=lambda row: (row.claim.kind, row.claim.name.encode(), row.order))
+        return tuple(found[: q.limit])
+
+    def _row_by_id(self, q: ask.RowById, now: float) -> tuple[Row, Session] | None:
+        row = self.rows.get(q.claim_id)
+        return (row, self.sessions[row.claim.session]) if row is not None and self.alive(row, now) else None
+
+    def _cell_now(self, q: ask.CellNow, now: float) -> ask.CellAnswer:
+        cell = self.cells.get((q.kind, q.name))
+        if cell is not None and cell.expires_at is not None and cell.expires_at <= now:
+            cell = None
+        return ask.CellAnswer(cell, self.last(q.bucket), bool(self.watches))
+
+    def _watchers(self, q: ask.Watchers, now: float) -> tuple[ask.WatcherAnswer, ...]:
+        found = []
+        for key, watch in self.watches.items():
+            session = self.sessions.get(watch.session)
+            if session is not None and session.expires_at > now and watch.hears(q.kind, q.name):
+                letters = self.letters[key]
+                found.append(ask.WatcherAnswer(watch, letters[-1].number if letters else 0, len(letters)))
+        return tuple(found)
+
+    def _mailbox(self, q: ask.Mailbox, now: float) -> tuple[Letter, ...] | None:
+        letters = self.letters.get((q.session, q.id))
+        return None if letters is None else tuple(letter for letter in letters if letter.number > q.after)
+
+    # Changes
+
+    def _put_row(self, change: ch.PutRow) -> None:
+        row = change.row
+        claim = row.claim
+        key = (claim.kind, claim.name)
+        line = self.lines.get(key)
+        if line is None:
+            line = self.lines[key] = Line()
+            for path in names.ancestors(claim.name):
+                self.under.setdefault((claim.kind, path), {})[claim.name] = None
+        if claim.id not in self.rows:
+            self.by_session.setdefault(claim.session, {})
+            self.claims_of[claim.owner] = self.claims_of.get(claim.owner, 0) + 1
+            line.subtrees += claim.subtree
+        self.rows[claim.id] = self.by_session[claim.session][claim.id] = row
+        if row.token is None:
+            line.queue[claim.id] = row
+            self.waiting_of.setdefault(claim.owner, {})[claim.id] = row
+        else:
+            line.holders[claim.id] = row
+            if line.queue.pop(claim.id, None) is not None:
+                self._wait_no_more(claim)
+        if row.dies_at is not None:
+            self.mortal[claim.id] = row
+        else:
+            self.mortal.pop(claim.id, None)
+
+    def _drop_row(self, change: ch.DropRow) -> None:
+        claim = change.row.claim
+        del self.rows[claim.id]
+        key = (claim.kind, claim.name)
+        line = self.lines[key]
+        if line.holders.pop(claim.id, None) is None:
+            del line.queue[claim.id]
+            self._wait_no_more(claim)
+        line.subtrees -= claim.subtree
+        if not line.holders and not line.queue:
+            del self.lines[key]
+            for path in names.ancestors(claim.name):
+                below = self.under[claim.kind, path]
+                del below[claim.name]
+                if not below:
+                    del self.under[claim.kind, path]
+        mine = self.by_session[claim.session]
+        del mine[claim.id]
+        if not mine:
+            del self.by_session[claim.session]
+        left = self.claims_of[claim.owner] - 1
+        if left:
+            self.claims_of[claim.owner] = left
+        else:
+            del self.claims_of[claim.owner]
+        if change.row.dies_at is not None:
+            self.mortal.pop(claim.id, None)
+
+    def _wait_no_more(self, claim: Claim) -> None:
+        waiting = self.waiting_of[claim.owner]
+        del waiting[claim.id]
+        if not waiting:
+            del self.waiting_of[claim.owner]
+
+    def _put_session(self, change: ch.PutSession) -> None:
+        self.sessions[change.session.id] = change.session
+
+    def _drop_session(self, change: ch.DropSession) -> None:
+        self.sessions.pop(change.session, None)
+        self.tombstones.pop(change.session, None)
+        for key in [key for key in self.watches if key[0] == change.session]:
+            del self.watches[key], self.letters[key]
+
+    def _put_counter(self, change: ch.PutCounter) -> None:
+        self.counters[change.bucket] = change.last
+
+    def _put_tombstone(self, change: ch.PutTombstone) -> None:
+        stone = change.tombstone
+        self.tombstones.setdefault(stone.session, {})[stone.claim_id] = stone
+
+    def _drop_tombstone(self, change: ch.DropTombstone) -> None:
+        self.tombstones.get(change.session, {}).pop(change.claim_id, None)
+
+    def _put_cell(self, change: ch.PutCell) -> None:
+        self.cells[change.cell.kind, change.cell.name] = change.cell
+
+    def _drop_cell(self, change: ch.DropCell) -> None:
+        self.cells.pop((change.kind, change.name), None)
+
+    def _put_watch(self, change: ch.PutWatch) -> None:
+        key = (change.watch.session, change.watch.id)
+        self.watches[key] = change.watch
+        self.letters.setdefault(key, [])
+
+    def _drop_watch(self, change: ch.DropWatch) -> None:
+        self.watches.pop((change.session, change.id), None)
+        self.letters.pop((change.session, change.id), None)
+
+    def _put_letter(self, change: ch.PutLetter) -> None:
+        self.letters[change.letter.session, change.letter.watch].append(change.letter)
+
+    def _drop_letters(self, change: ch.DropLetters) -> None:
+        key = (change.session, change.watch)
+        self.letters[key] = [letter for letter in self.letters[key] if letter.number > change.upto]
+
+
+_ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
+    ask.Scene: Dictionary._scene,
+    ask.Departure: Dictionary._departure,
+    ask.Blocker: lambda self, q, now: self.blocker(q.claim, q.order, now),
+    ask.NextWaiting: Dictionary._next_waiting,
+    ask.Affected: lambda self, q, now: self.affected(q.claim),
+    ask.Permits: lambda self, q, now: self.permits(q.kind, q.name, now),
+    ask.Held: Dictionary._held,
+    ask.Position: Dictionary._position,
+    ask.Busy: Dictionary._busy,
+    ask.Line: Dictionary._line,
+    ask.WaitingOf: Dictionary._waiting_of,
+    ask.Sessions: Dictionary._sessions,
+    ask.Beat: Dictionary._beat,
+    ask.SessionRows: Dictionary._session_rows,
+    ask.Dead: Dictionary._dead,
+    ask.NextDeath: Dictionary._next_death,
+    ask.OnName: Dictionary._on_name,
+    ask.Under: Dictionary._under,
+    ask.RowById: Dictionary._row_by_id,
+    ask.CellNow: Dictionary._cell_now,
+    ask.Counter: lambda self, q, now: self.last(q.bucket),
+    ask.Watched: lambda self, q, now: bool(self.watches),
+    ask.Watchers: Dictionary._watchers,
+    ask.Mailbox: Dictionary._mailbox,
+}
+
+_PUTS: dict[type, Callable[[Dictionary, Any], None]] = {
+    ch.PutRow: Dictionary._put_row,
+    ch.DropRow: Dictionary._drop_row,
+    ch.PutSession: Dictionary._put_session,
+    ch.DropSession: Dictionary._drop_session,
+    ch.PutCounter: Dictionary._put_counter,
+    ch.PutTombstone: Dictionary._put_tombstone,
+    ch.DropTombstone: Dictionary._drop_tombstone,
+    ch.PutCell: Dictionary._put_cell,
+    ch.DropCell: Dictionary._drop_cell,
+    ch.PutWatch: Dictionary._put_watch,
+    ch.DropWatch: Dictionary._drop_watch,
+    ch.PutLetter: Dictionary._put_letter,
+    ch.DropLetters: Dictionary._drop_letters,
+}

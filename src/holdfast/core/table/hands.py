@@ -1,0 +1,95 @@
+"""A grant that changes hands without a release: handed over, or broken by an operator."""
+
+from __future__ import annotations
+
+from holdfast.core.table import deadlocks, lines
+from holdfast.core.table import questions as ask
+from holdfast.core.table.changes import DropRow, PutRow, PutTombstone
+from holdfast.core.table.commands import (
+    GONE,
+    Adopt,
+    Break,
+    BreakUnderWay,
+    Deadlocked,
+    Done,
+    HandOver,
+    Notice,
+    SessionOver,
+)
+from holdfast.core.table.rows import Row, Session, Tombstone
+from holdfast.core.table.step import Asking, Step
+from holdfast.model import Gone, Granted, Link
+
+BROKEN = "an operator broke it"
+HANDED_OVER = "it was handed over"
+VOID = "there is nothing to adopt: it was adopted, released or lost before"
+
+
+def hand_over(step: Step, command: HandOver) -> Asking[Done | Gone]:
+    """Remember the ticket. The sender holds on until somebody adopts."""
+    found: tuple[Row, Session] | None = yield ask.RowById(command.claim.id)
+    if found is None or found[0].token is None:
+        return Gone("it is no longer held")
+    step.changes.append(PutRow(found[0]._replace(ticket=command.ticket)))
+    return Done()
+
+
+def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | Deadlocked]:
+    """Give the sender's hold to the adopter: the same place and slot, a higher token."""
+    claim = command.claim
+    scene: ask.SceneAnswer = yield ask.Scene(claim, step.bucket(claim.name))
+    step.watched = scene.watched
+    if not step.alive(scene.session):
+        return SessionOver()
+    if scene.row is not None:
+        return lines.granted(step, scene.row)
+    found: tuple[Row, Session] | None = yield ask.RowById(command.source)
+    if found is None or found[0].token is None or not found[0].ticket or found[0].ticket != command.ticket:
+        return Gone(VOID)
+    old = found[0]
+    source = old.claim
+    cycle = yield from closes_cycle(step, old, claim.owner)
+    if cycle:
+        return Deadlocked(cycle)
+    token = yield from step.count(step.bucket(source.name))
+    step.changes.append(DropRow(old))
+    row = old._replace(claim=claim, token=token, since=step.now, ticket="")
+    step.changes.append(PutRow(row))
+    step.changes.append(PutTombstone(Tombstone(source.id, source.session, HANDED_OVER)))
+    step.notices.append(Notice(source.session, source.id, GONE))
+    yield from step.tell("granted", row, HANDED_OVER)
+    return lines.granted(step, row)
+
+
+def closes_cycle(step: Step, row: Row, owner: str) -> Asking[tuple[Link, ...]]:
+    """Whether an owner that waits elsewhere would, with this grant, wait for itself."""
+    waiting: tuple[Row, ...] = yield ask.WaitingOf((owner,))
+    for waiter in waiting:
+        cycle = yield from deadlocks.search(step, waiter, given=(row, owner))
+        if cycle:
+            return cycle
+    return ()
+
+
+def break_lock(step: Step, command: Break) -> Asking[BreakUnderWay]:
+    """Tell every holder to go. One that has not gone within its ttl is removed; at once if forced."""
+    found: tuple[Row, ...] = yield ask.OnName(command.kind, command.name)
+    holders = [row for row in found if row.token is not None]
+    sessions: dict[str, Session] = yield ask.Sessions(tuple({row.claim.session for row in holders}))
+    step.watched = yield ask.Watched()
+    for row in holders:
+        claim = row.claim
+        step.changes.append(PutTombstone(Tombstone(claim.id, claim.session, BROKEN)))
+        step.notices.append(Notice(claim.session, claim.id, GONE))
+        yield from step.tell("broken", row)
+        if command.force:
+            step.changes.append(DropRow(row))
+        else:
+            end = step.now + sessions[claim.session].ttl
+            step.changes.append(PutRow(row._replace(dies_at=end if row.dies_at is None else min(end, row.dies_at))))
+    if command.force:
+        for row in holders:
+            affected: tuple[str, ...] = yield ask.Affected(row.claim)
+            for name in affected:
+                yield from lines.pass_on(step, command.kind, name, bool(row.claim.limit))
+    return BreakUnderWay(tuple(row.id for row in holders))

@@ -1,0 +1,180 @@
+"""Entering a line, leaving it, and passing the lock on.
+
+A claim is granted exactly when no live claim that conflicts with it came before it. There is
+no other rule: queues, readers and writers, and subtrees all follow from it.
+"""
+
+from __future__ import annotations
+
+from holdfast.core.table import admission, permits
+from holdfast.core.table import questions as ask
+from holdfast.core.table.changes import DropRow, DropTombstone, PutRow, PutTombstone
+from holdfast.core.table.commands import (
+    Deadlocked,
+    Done,
+    Enter,
+    Leave,
+    Look,
+    Release,
+    SessionOver,
+    WrongLimit,
+)
+from holdfast.core.table.rows import WITHDRAWN, Row, Session, Tombstone, party
+from holdfast.core.table.step import Asking, Step
+from holdfast.model import Claim, Gone, Granted, Place, Refused
+
+EnterReply = Granted | Place | Refused | Gone | SessionOver | Deadlocked | WrongLimit
+
+OVERHELD = "it was held longer than max_hold"
+
+
+def granted(step: Step, row: Row) -> Granted:
+    """The answer that a grant gets, now or when it asks again."""
+    assert row.token is not None
+    return Granted(row.token, row.slot, None if row.dies_at is None else row.dies_at - step.now)
+
+
+def enter(step: Step, command: Enter) -> Asking[EnterReply]:
+    """Grant the claim, or give it a place in line, or say why not."""
+    claim = command.claim
+    bucket = step.bucket(claim.name)
+    scene: ask.SceneAnswer = yield ask.Scene(claim, bucket)
+    session, row, tombstone, last, blocker, holders, step.watched = scene
+    step.last[bucket] = last
+    if session is None or session.expires_at <= step.now:
+        return SessionOver()
+    if row is not None:
+        return (yield from again(step, row))
+    if tombstone is not None:
+        return Gone(tombstone.reason)
+    if claim.limit:
+        return (yield from permits.enter(step, claim, bucket, blocker, holders))
+    if claim.reentrant:
+        held: Row | None = yield ask.Held(claim.owner, claim.kind, claim.name)
+        if held is not None and (held.exclusive or claim.mode == "shared"):
+            return (yield from reenter(step, claim, held))
+    if blocker is None:
+        return (yield from admission.take(step, claim, bucket, None))
+    return (yield from admission.queue(step, claim, bucket, blocker))
+
+
+def reenter(step: Step, claim: Claim, held: Row) -> Asking[Granted]:
+    """Grant a claim of an owner that holds the lock already: the same token, the same place."""
+    dies_at = None if claim.max_hold is None else step.now + claim.max_hold
+    if held.dies_at is not None:
+        dies_at = held.dies_at if dies_at is None else min(dies_at, held.dies_at)
+    row = Row(claim, held.order, step.now, held.token, held.slot, dies_at)
+    step.changes.append(PutRow(row))
+    yield from step.tell("granted", row)
+    return granted(step, row)
+
+
+def again(step: Step, row: Row) -> Asking[Granted | Place | Gone | SessionOver]:
+    """Answer a claim that is here already; grant it if all that was before it has died meanwhile."""
+    if row.dies_at is not None and row.dies_at <= step.now:
+        return Gone(OVERHELD)
+    if row.token is not None:
+        return granted(step, row)
+    yield from pass_on(step, row.claim.kind, row.claim.name, bool(row.claim.limit))
+    return (yield from standing(step, row.claim))
+
+
+def look(step: Step, command: Look) -> Asking[Granted | Place | Gone | SessionOver]:
+    """Say how a claim stands, without changing anything."""
+    return (yield from standing(step, command.claim))
+
+
+def standing(step: Step, claim: Claim) -> Asking[Granted | Place | Gone | SessionOver]:
+    """Granted, in line, or gone."""
+    bucket = step.bucket(claim.name)
+    found: ask.DepartureAnswer = yield ask.Departure(claim, bucket)
+    if not step.alive(found.session):
+        return SessionOver()
+    row = found.row
+    if row is None:
+        return Gone(found.tombstone.reason if found.tombstone else "the engine does not know it")
+    if row.dies_at is not None and row.dies_at <= step.now:
+        return Gone(OVERHELD)
+    if row.token is not None:
+        return granted(step, row)
+    ahead: int = yield ask.Position(claim.kind, claim.name, row.order)
+    blocker: Row | None
+    if claim.limit:
+        holders: tuple[Row, ...] = yield ask.Permits(claim.kind, claim.name)
+        blocker = holders[0] if holders else None
+    else:
+        blocker = yield ask.Blocker(claim, row.order)
+    if blocker is None:
+        return Place(ahead + 1)
+    sessions: dict[str, Session] = yield ask.Sessions((blocker.claim.session,))
+    return Place(ahead + 1, party(blocker, sessions.get(blocker.claim.session), step.now, step.wall))
+
+
+def release(step: Step, command: Release) -> Asking[Done | Gone]:
+    """Give a grant back. One that is no longer held changes nothing and is told so."""
+    claim = command.claim
+    bucket = step.bucket(claim.name)
+    found: ask.DepartureAnswer = yield ask.Departure(claim, bucket)
+    session, row, tombstone, last, waiting, step.watched = found
+    step.last[bucket] = last
+    if tombstone is not None:
+        if tombstone.reason != WITHDRAWN:
+            step.changes.append(DropTombstone(claim.session, claim.id))
+        if row is not None:
+            # Broken, but not yet over: the holder has heard of it and goes.
+            yield from depart(step, row, waiting)
+        return Gone(tombstone.reason)
+    if row is None or row.token is None or not step.alive(session):
+        return Gone("its session ran out" if row is None or row.token is not None else "it was never granted")
+    if row.dies_at is not None and row.dies_at <= step.now:
+        yield from depart(step, row, waiting)
+        return Gone(OVERHELD)
+    yield from depart(step, row, waiting)
+    return Done()
+
+
+def leave(step: Step, command: Leave) -> Asking[Done]:
+    """Withdraw a claim, whatever became of it; repeating it is harmless."""
+    claim = command.claim
+    bucket = step.bucket(claim.name)
+    found: ask.DepartureAnswer = yield ask.Departure(claim, bucket)
+    session, row, tombstone, last, waiting, step.watched = found
+    step.last[bucket] = last
+    if row is not None:
+        yield from depart(step, row, waiting)
+    if command.unanswered and step.alive(session):
+        # Its enter may still arrive. It has to find this.
+        step.changes.append(PutTombstone(Tombstone(claim.id, claim.session, WITHDRAWN)))
+    elif tombstone is not None and tombstone.reason != WITHDRAWN:
+        step.changes.append(DropTombstone(claim.session, claim.id))
+    return Done()
+
+
+def depart(step: Step, row: Row, waiting: tuple[str, ...]) -> Asking[None]:
+    """Remove a claim and let those behind it go on."""
+    step.changes.append(DropRow(row))
+    if step.watched:
+        yield from step.tell("released", row)
+    for name in waiting:
+        yield from pass_on(step, row.claim.kind, name, bool(row.claim.limit))
+
+
+def pass_on(step: Step, kind: str, name: str, counted: bool) -> Asking[None]:
+    """Grant whoever is next on this name: one writer, the leading run of readers, or free permits."""
+    if counted:
+        yield from permits.pass_on(step, kind, name)
+        return
+    after = -1
+    while True:
+        row: Row | None = yield ask.NextWaiting(kind, name, after)
+        if row is None:
+            return
+        blocker: Row | None = yield ask.Blocker(row.claim, row.order)
+        if blocker is not None:
+            # Whatever stands behind it on this name waits for it, or for what it waits for.
+            return
+        token = yield from step.count(step.bucket(name))
+        yield from step.tell("granted", step.grant(row, token))
+        if row.exclusive:
+            return
+        after = row.order

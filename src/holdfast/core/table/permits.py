@@ -1,0 +1,51 @@
+"""Semaphores: at most `limit` grants at once, each on a slot of its own.
+
+A slot is what a fence can tell apart: with several holders one number cannot fence, so each
+permit is fenced by name and slot. The claims stand in one line, first come first served.
+"""
+
+from __future__ import annotations
+
+from holdfast.core.table import admission
+from holdfast.core.table import questions as ask
+from holdfast.core.table.commands import Deadlocked, WrongLimit
+from holdfast.core.table.rows import Row
+from holdfast.core.table.step import Asking, Step
+from holdfast.model import Claim, Granted, Place, Refused
+
+PermitReply = Granted | Place | Refused | Deadlocked | WrongLimit
+
+
+def free_slot(holders: tuple[Row, ...], limit: int) -> int | None:
+    """The lowest permit that nobody holds."""
+    if len(holders) >= limit:
+        return None
+    taken = {row.slot for row in holders}
+    return next(slot for slot in range(limit) if slot not in taken)
+
+
+def enter(step: Step, claim: Claim, bucket: int, first: Row | None, holders: tuple[Row, ...]) -> Asking[PermitReply]:
+    """Take a free permit if nobody stands in line for it; `first` is the head of the line."""
+    blocker = holders[0] if holders else first
+    if blocker is not None and blocker.claim.limit != claim.limit:
+        return WrongLimit(blocker.claim.limit)
+    slot = free_slot(holders, claim.limit)
+    if blocker is None or (first is None and slot is not None):
+        return (yield from admission.take(step, claim, bucket, slot))
+    return (yield from admission.queue(step, claim, bucket, blocker))
+
+
+def pass_on(step: Step, kind: str, name: str) -> Asking[None]:
+    """Give free permits to those in line, in order."""
+    after = -1
+    while True:
+        row: Row | None = yield ask.NextWaiting(kind, name, after)
+        if row is None:
+            return
+        holders: tuple[Row, ...] = yield ask.Permits(kind, name)
+        slot = free_slot(holders, row.claim.limit)
+        if slot is None:
+            return
+        token = yield from step.count(step.bucket(name))
+        yield from step.tell("granted", step.grant(row, token, slot))
+        after = row.order

@@ -1,0 +1,233 @@
+"""What the lock table has to know, asked one question at a time.
+
+A store answers from dictionaries or by SQL. Every answer counts only what is *alive* at the
+step's `now`: a row lives while its session does (`expires_at > now`) and until its `dies_at`.
+The first question of a step holds all that the uncontended case needs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from holdfast.core.table.rows import Cell, Row, Session, Tombstone, Watch
+from holdfast.model import Claim
+
+
+class Scene(NamedTuple):
+    """All that an uncontended enter needs. Answer: `SceneAnswer`."""
+
+    claim: Claim
+    bucket: int
+
+
+class SceneAnswer(NamedTuple):
+    session: Session | None
+    row: Row | None
+    """The claim itself, if this is a repeat; also when it is dead."""
+    tombstone: Tombstone | None
+    last: int
+    """The last number that the bucket gave out."""
+    blocker: Row | None
+    """Any live claim that conflicts with a newcomer; for permits, the first live claim in line."""
+    permits: tuple[Row, ...]
+    """For permits: the live holders."""
+    watched: bool
+    """Whether anybody watches anything."""
+
+
+class Departure(NamedTuple):
+    """All that an uncontended release needs. Answer: `DepartureAnswer`."""
+
+    claim: Claim
+    bucket: int
+
+
+class DepartureAnswer(NamedTuple):
+    session: Session | None
+    row: Row | None
+    """The claim itself, dead or alive."""
+    tombstone: Tombstone | None
+    last: int
+    waiting: tuple[str, ...]
+    """Names of lines with somebody in them that may go on once this claim is gone."""
+    watched: bool
+
+
+class Blocker(NamedTuple):
+    """Any live claim that conflicts with this one and came before `order`. Answer: `Row | None`."""
+
+    claim: Claim
+    order: int
+
+
+class NextWaiting(NamedTuple):
+    """The first live claim in line on exactly this name after `order`. Answer: `Row | None`."""
+
+    kind: str
+    name: str
+    after: int
+
+
+class Affected(NamedTuple):
+    """Names of lines that may go on once a claim like this is gone. Answer: `tuple[str, ...]`."""
+
+    claim: Claim
+
+
+class Permits(NamedTuple):
+    """The live holders of a semaphore's permits. Answer: `tuple[Row, ...]`."""
+
+    kind: str
+    name: str
+
+
+class Held(NamedTuple):
+    """A live grant of this owner on exactly this name, exclusive first. Answer: `Row | None`."""
+
+    owner: str
+    kind: str
+    name: str
+
+
+class Position(NamedTuple):
+    """How many live claims stand in line on this name before `order`. Answer: `int`."""
+
+    kind: str
+    name: str
+    order: int
+
+
+class Busy(NamedTuple):
+    """Whether the owner has a claim other than this one. Answer: `bool`."""
+
+    owner: str
+    claim_id: str
+
+
+class Line(NamedTuple):
+    """Every live claim that can conflict with one like this, and those of its own name. Answer: `tuple[Row, ...]`."""
+
+    claim: Claim
+
+
+class WaitingOf(NamedTuple):
+    """Every live claim in line of these owners. Answer: `tuple[Row, ...]`."""
+
+    owners: tuple[str, ...]
+
+
+class Sessions(NamedTuple):
+    """These sessions, dead or alive, as far as they are known. Answer: `dict[str, Session]`."""
+
+    ids: tuple[str, ...]
+
+
+class Beat(NamedTuple):
+    """What a heartbeat needs. Answer: `BeatAnswer`."""
+
+    session: str
+
+
+class BeatAnswer(NamedTuple):
+    session: Session | None
+    tombstones: tuple[Tombstone, ...]
+
+
+class SessionRows(NamedTuple):
+    """Claims of a session, dead or alive, at most `limit`. Answer: `tuple[Row, ...]`."""
+
+    session: str
+    limit: int
+
+
+class Dead(NamedTuple):
+    """What has died and is still here. Answer: `DeadAnswer`."""
+
+    limit: int
+
+
+class DeadAnswer(NamedTuple):
+    sessions: tuple[Session, ...]
+    rows: tuple[Row, ...]
+    """Rows past their `dies_at`, whatever their session."""
+    cells: tuple[Cell, ...]
+
+
+class NextDeath(NamedTuple):
+    """When the next session or claim can die. Answer: `float | None`."""
+
+
+class OnName(NamedTuple):
+    """Every live claim on exactly this name, by order. Answer: `tuple[Row, ...]`."""
+
+    kind: str
+    name: str
+
+
+class Under(NamedTuple):
+    """Every live claim on names that a prefix shows, by name and order. Answer: `tuple[Row, ...]`."""
+
+    prefix: str
+    kind: str
+    limit: int
+
+
+class RowById(NamedTuple):
+    """A claim and its session. Answer: `tuple[Row, Session] | None`, live ones only."""
+
+    claim_id: str
+
+
+class CellNow(NamedTuple):
+    """A cell, unless it has expired, and the bucket's counter. Answer: `CellAnswer`."""
+
+    kind: str
+    name: str
+    bucket: int
+
+
+class CellAnswer(NamedTuple):
+    cell: Cell | None
+    last: int
+    watched: bool
+
+
+class Counter(NamedTuple):
+    """The last number that a bucket gave out. Answer: `int`."""
+
+    bucket: int
+
+
+class Watched(NamedTuple):
+    """Whether anybody watches anything. Answer: `bool`."""
+
+
+class Watchers(NamedTuple):
+    """Watches of live sessions that want to hear of this name, each with how far its letters go.
+
+    Answer: `tuple[WatcherAnswer, ...]`.
+    """
+
+    kind: str
+    name: str
+
+
+class WatcherAnswer(NamedTuple):
+    watch: Watch
+    last: int
+    pending: int
+
+
+class Mailbox(NamedTuple):
+    """The letters of a watch, in order. Answer: `tuple[Letter, ...] | None`, None if there is no such watch."""
+
+    session: str
+    id: str
+    after: int
+
+
+Question = (
+    Scene | Departure | Blocker | NextWaiting | Affected | Permits | Held | Position | Busy | Line | WaitingOf
+    | Sessions | Beat | SessionRows | Dead | NextDeath | OnName | Under | RowById | CellNow | Counter | Watched
+    | Watchers | Mailbox
+)  # fmt: skip

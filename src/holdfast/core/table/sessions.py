@@ -1,0 +1,113 @@
+"""The life of a session, and clearing up after its death.
+
+The end of a session is one change: its claims are dead from that moment, because every answer
+counts only live ones. The rows are removed afterwards, in bounded steps, and what they held is
+passed on.
+"""
+
+from __future__ import annotations
+
+from holdfast.core.table import lines
+from holdfast.core.table import questions as ask
+from holdfast.core.table.changes import DropCell, DropRow, DropSession, PutSession, PutTombstone
+from holdfast.core.table.commands import (
+    GONE,
+    Close,
+    Done,
+    Notice,
+    Open,
+    Opened,
+    Renew,
+    Renewed,
+    SessionOver,
+    Sweep,
+)
+from holdfast.core.table.rows import WITHDRAWN, Row, Session, Tombstone
+from holdfast.core.table.step import Asking, Step
+
+ROWS_A_STEP = 256
+"""How many dead claims one step removes at most."""
+
+
+def open_session(step: Step, command: Open) -> Asking[Opened | SessionOver]:
+    """Begin a session. A repeat renews; an id that has run out never comes back."""
+    known: ask.BeatAnswer = yield ask.Beat(command.session.id)
+    if known.session is not None and not step.alive(known.session):
+        return SessionOver()
+    step.changes.append(PutSession(command.session._replace(expires_at=step.now + command.session.ttl)))
+    return Opened(command.session.ttl)
+
+
+def renew(step: Step, command: Renew) -> Asking[Renewed | SessionOver]:
+    """Keep the session alive, and clear away a little of what has died. Renewing never re-creates."""
+    answer: ask.BeatAnswer = yield ask.Beat(command.session)
+    session = answer.session
+    if session is None or not step.alive(session):
+        return SessionOver()
+    step.changes.append(PutSession(session._replace(expires_at=step.now + session.ttl)))
+    gone = tuple((stone.claim_id, stone.reason) for stone in answer.tombstones if stone.reason != WITHDRAWN)
+    swept = yield from sweep(step, Sweep(ROWS_A_STEP))
+    return Renewed(session.ttl, gone, 0.0 if swept.more else swept.next_death)
+
+
+def close(step: Step, command: Close) -> Asking[Done]:
+    """End the session now; `more` while there are claims left to remove."""
+    answer: ask.BeatAnswer = yield ask.Beat(command.session)
+    if answer.session is None:
+        return Done()
+    step.watched = yield ask.Watched()
+    ended = answer.session._replace(expires_at=min(step.now, answer.session.expires_at))
+    step.changes.append(PutSession(ended))
+    removed = yield from bury(step, ended, ROWS_A_STEP)
+    return Done(more=removed >= ROWS_A_STEP)
+
+
+def sweep(step: Step, command: Sweep) -> Asking[Done]:
+    """Remove claims that died, at most `limit`, and pass on what they held."""
+    dead: ask.DeadAnswer = yield ask.Dead(command.limit)
+    if dead.sessions or dead.rows:
+        step.watched = yield ask.Watched()
+    left = command.limit
+    for row in dead.rows:
+        yield from retire(step, row)
+        left -= 1
+    for session in dead.sessions:
+        if left <= 0:
+            break
+        left -= yield from bury(step, session, left)
+    for cell in dead.cells:
+        step.changes.append(DropCell(cell.kind, cell.name))
+    if left <= 0 or len(dead.sessions) >= command.limit:
+        return Done(more=True)
+    next_death: float | None = yield ask.NextDeath()
+    return Done(next_death=None if next_death is None else max(0.0, next_death - step.now))
+
+
+def retire(step: Step, row: Row) -> Asking[None]:
+    """Remove a claim whose own time is over while its session may live: the holder has to be told."""
+    claim = row.claim
+    answer: ask.DepartureAnswer = yield ask.Departure(claim, step.bucket(claim.name))
+    if answer.tombstone is None:
+        step.changes.append(PutTombstone(Tombstone(claim.id, claim.session, lines.OVERHELD)))
+    step.notices.append(Notice(claim.session, claim.id, GONE))
+    yield from remove(step, row, answer.waiting)
+
+
+def bury(step: Step, session: Session, limit: int) -> Asking[int]:
+    """Remove claims of a dead session, at most `limit`, and the session itself after the last."""
+    rows: tuple[Row, ...] = yield ask.SessionRows(session.id, limit)
+    for row in rows:
+        waiting: tuple[str, ...] = yield ask.Affected(row.claim)
+        yield from remove(step, row, waiting)
+    if len(rows) < limit:
+        step.changes.append(DropSession(session.id))
+    return len(rows)
+
+
+def remove(step: Step, row: Row, waiting: tuple[str, ...]) -> Asking[None]:
+    """Take a dead claim out and let those behind it go on."""
+    step.changes.append(DropRow(row))
+    if row.token is not None:
+        yield from step.tell("expired", row)
+    for name in waiting:
+        yield from lines.pass_on(step, row.claim.kind, name, bool(row.claim.limit))

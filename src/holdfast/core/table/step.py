@@ -1,0 +1,90 @@
+"""One step of the lock table under way: the time it happens at, and what it has decided so far."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+from holdfast.core import names
+from holdfast.core.table import questions as ask
+from holdfast.core.table.changes import Change, PutCounter, PutLetter, PutRow
+from holdfast.core.table.commands import GRANTED, LETTER, Notice
+from holdfast.core.table.rows import Letter, Row, Session
+from holdfast.model import EventType, LockEvent
+
+T = TypeVar("T")
+Asking = Generator[ask.Question, Any, T]
+"""A part of a step: asks questions, is sent the answers, returns a T."""
+
+MOST_LETTERS = 10_000
+"""A watch that has not fetched this many events gets no more: it is told that it fell behind."""
+
+
+class Step:
+    """What one command may use and has to leave behind."""
+
+    __slots__ = ("buckets", "changes", "last", "notices", "now", "wall", "watched")
+
+    def __init__(self, now: float, wall: float, buckets: int) -> None:
+        self.now, self.wall, self.buckets = now, wall, buckets
+        self.changes: list[Change] = []
+        self.notices: list[Notice] = []
+        self.last: dict[int, int] = {}
+        self.watched = False
+
+    def bucket(self, name: str) -> int:
+        """The counter that serves `name`."""
+        return names.bucket(name) if self.buckets > 1 else 0
+
+    def alive(self, session: Session | None) -> bool:
+        """Whether the session has not run out. It is this clock alone that decides."""
+        return session is not None and session.expires_at > self.now
+
+    def number(self, bucket: int) -> int:
+        """The next number of a counter that was read in this step."""
+        number = self.last[bucket] + 1
+        self.last[bucket] = number
+        self.changes.append(PutCounter(bucket, number))
+        return number
+
+    def count(self, bucket: int) -> Asking[int]:
+        """The next number of a counter that may not have been read yet."""
+        if bucket not in self.last:
+            self.last[bucket] = yield ask.Counter(bucket)
+        return self.number(bucket)
+
+    def grant(self, row: Row, token: int, slot: int | None = None) -> Row:
+        """Turn a claim in line into a grant, by somebody else's request: its session is told."""
+        held = row.claim.max_hold
+        granted = row._replace(
+            token=token, slot=slot, since=self.now, dies_at=None if held is None else self.now + held
+        )
+        self.changes.append(PutRow(granted))
+        self.notices.append(Notice(row.claim.session, row.claim.id, GRANTED))
+        return granted
+
+    def tell(self, kind: EventType, row: Row, detail: str = "") -> Asking[None]:
+        """Write an event to those who watch; costs nothing while nobody does."""
+        if self.watched:
+            claim = row.claim
+            yield from self.post(
+                LockEvent(
+                    kind,
+                    claim.kind,
+                    claim.name,
+                    claim.owner,
+                    claim.id,
+                    self.wall,
+                    row.token,
+                    claim.mode,
+                    detail,
+                )
+            )
+
+    def post(self, event: LockEvent) -> Asking[None]:
+        """Put an event into the mailbox of every watch that wants it."""
+        watchers: tuple[ask.WatcherAnswer, ...] = yield ask.Watchers(event.kind, event.name)
+        for watch, last, pending in watchers:
+            if pending <= MOST_LETTERS:
+                self.changes.append(PutLetter(Letter(watch.session, watch.id, last + 1, event)))
+                self.notices.append(Notice(watch.session, watch.id, LETTER))

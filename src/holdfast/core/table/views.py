@@ -1,0 +1,77 @@
+"""What people see: who holds, who waits, what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from holdfast.core.table import questions as ask
+from holdfast.core.table.changes import DropLetters, DropWatch, PutWatch
+from holdfast.core.table.commands import (
+    Done,
+    Fetch,
+    Inspect,
+    Letters,
+    List,
+    SessionOver,
+    Subscribe,
+    Unsubscribe,
+)
+from holdfast.core.table.rows import Letter, Row, Session, Watch, party
+from holdfast.core.table.step import MOST_LETTERS, Asking, Step
+from holdfast.model import LockInfo
+
+
+def inspect(step: Step, command: Inspect) -> Asking[LockInfo]:
+    """One lock; nobody holds or awaits it if it is not in use."""
+    rows: tuple[Row, ...] = yield ask.OnName(command.kind, command.name)
+    sessions: dict[str, Session] = yield ask.Sessions(tuple({row.claim.session for row in rows}))
+    return describe(step, command.kind, command.name, rows, sessions)
+
+
+def list_locks(step: Step, command: List) -> Asking[tuple[LockInfo, ...]]:
+    """Every lock in use under a prefix, by kind and name."""
+    rows: tuple[Row, ...] = yield ask.Under(command.prefix, command.kind, command.limit)
+    sessions: dict[str, Session] = yield ask.Sessions(tuple({row.claim.session for row in rows}))
+    grouped = groupby(rows, key=lambda row: (row.claim.kind, row.claim.name))
+    return tuple(describe(step, kind, name, group, sessions) for (kind, name), group in grouped)
+
+
+def describe(step: Step, kind: str, name: str, rows: Iterable[Row], sessions: dict[str, Session]) -> LockInfo:
+    """The claims on one name as people see them."""
+    rows = list(rows)
+    parties = [(row, party(row, sessions.get(row.claim.session), step.now, step.wall)) for row in rows]
+    return LockInfo(
+        kind=kind,
+        name=name,
+        holders=tuple(who for row, who in parties if row.token is not None),
+        waiters=tuple(who for row, who in parties if row.token is None),
+        limit=max((row.claim.limit for row in rows), default=0),
+    )
+
+
+def subscribe(step: Step, command: Subscribe) -> Asking[Done | SessionOver]:
+    """Collect events from now on."""
+    answer: ask.BeatAnswer = yield ask.Beat(command.session)
+    if not step.alive(answer.session):
+        return SessionOver()
+    step.changes.append(PutWatch(Watch(command.session, command.id, command.kind, command.prefix)))
+    return Done()
+
+
+def unsubscribe(step: Step, command: Unsubscribe) -> Asking[Done]:
+    """Collect no more."""
+    step.changes.append(DropWatch(command.session, command.id))
+    return Done()
+    yield  # a step that asks nothing is a generator all the same
+
+
+def fetch(step: Step, command: Fetch) -> Asking[Letters | SessionOver]:
+    """What has been collected since the last fetch."""
+    found: tuple[Letter, ...] | None = yield ask.Mailbox(command.session, command.id, command.after)
+    if found is None:
+        return SessionOver()
+    if command.after and found:
+        step.changes.append(DropLetters(command.session, command.id, command.after))
+    last = found[-1].number if found else command.after
+    return Letters(tuple(letter.event for letter in found), last, overflowed=len(found) > MOST_LETTERS)

@@ -1,0 +1,127 @@
+"""`memory://`: the lock table in this process. `memory://x` is another table than `memory://y`."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core.table import Dictionary, apply
+from holdfast.core.table.commands import Command, Open
+from holdfast.core.urls import Url
+from holdfast.engines.engine import Deliver, nobody
+from holdfast.engines.table_verbs import TableVerbs
+from holdfast.errors import InvalidRequest
+from holdfast.model import Guarantees
+from holdfast.runtime import clock
+from holdfast.runtime.asyncio import AsyncioIo
+from holdfast.runtime.blocking import BlockingIo
+from holdfast.runtime.simulated import World
+
+GUARANTEES = Guarantees(
+    consensus=False,
+    durable=False,
+    leased=True,
+    fair=True,
+    notified=True,
+    deadlock_detection=True,
+    fencing="strict",
+    clock="monotonic",
+    modes=frozenset({"exclusive", "shared", "semaphore", "subtree"}),
+    events=frozenset({"granted", "queued", "released", "expired", "broken", "deadlock"}),
+    lost_node="The table ends with the process that it lives in.",
+    summary="Excludes threads and tasks of one process; other processes do not see it.",
+)
+
+
+class MemoryTable:
+    """One lock table, shared by all clients of this process that name it."""
+
+    def __init__(self, now: Callable[[], float] = clock.now, wall: Callable[[], float] = time.time) -> None:
+        self.now, self.wall = now, wall
+        # Counting starts at the time of creation, so that a table made anew never repeats a token.
+        self.rows = Dictionary(first_number=int(wall() * 1_000_000))
+        self.clients: dict[str, Deliver] = {}
+        """By session: who takes its notices."""
+        self.lock = threading.Lock()
+
+    def apply(self, command: Command, deliver: Deliver) -> Any:
+        with self.lock:
+            if isinstance(command, Open):
+                self.clients[command.session.id] = deliver
+            outcome = apply(command, self.now(), self.rows.answer, self.rows.put, wall=self.wall())
+            sent = [
+                (self.clients[notice.session], notice) for notice in outcome.notices if notice.session in self.clients
+            ]
+            for id_ in [id_ for id_ in self.clients if id_ not in self.rows.sessions]:
+                del self.clients[id_]
+        for receive, notice in sent:
+            receive(notice)
+        return outcome.reply
+
+
+class MemoryPort:
+    """Sends commands to a table in this process."""
+
+    def __init__(self, table: MemoryTable, engine: MemoryEngine) -> None:
+        self.table, self.engine = table, engine
+
+    def call(self, request: Command, until: float) -> Any:
+        return self.table.apply(request, self.engine.deliver)
+
+
+class MemoryAsyncioPort:
+    """The same for tasks: a step takes microseconds, so it runs on the loop."""
+
+    def __init__(self, port: MemoryPort) -> None:
+        self.port = port
+
+    async def call(self, request: Command, until: float) -> Any:
+        return self.port.call(request, until)
+
+
+_tables: dict[str, MemoryTable] = {}
+_tables_lock = threading.Lock()
+
+
+def table(name: str) -> MemoryTable:
+    """The table of this name in this process."""
+    with _tables_lock:
+        return _tables.setdefault(name, MemoryTable())
+
+
+class MemoryEngine:
+    """The lock table in this process."""
+
+    schemes = ("memory",)
+    options = frozenset[str]()
+    guarantees = GUARANTEES
+    shortest_ttl = 0.1
+
+    def __init__(self, url: Url, namespace: str) -> None:
+        if url.path or len(url.hosts) > 1:
+            raise InvalidRequest("url", str(url), "memory:// takes one name at most, as in memory://tests")
+        self.address = str(url)
+        self.deliver: Deliver = nobody
+        self.table = table(url.hosts[0] if url.hosts else "")
+
+    def blocking(self) -> TableVerbs:
+        return TableVerbs(BlockingIo(MemoryPort(self.table, self)), threading.Event())
+
+    def asyncio(self, loop: asyncio.AbstractEventLoop) -> TableVerbs:
+        io = AsyncioIo(MemoryAsyncioPort(MemoryPort(self.table, self)), loop)
+        return TableVerbs(io, io.signal())
+
+    def simulated(self, world: World, table: MemoryTable) -> TableVerbs:
+        """Verbs in virtual time, on a table that the world's clock drives."""
+        io = world.io(MemoryPort(table, self))
+        return TableVerbs(io, io.signal())
+
+    def abandon(self) -> None:
+        """A fork has a table of its own: what the parent's threads were doing to theirs stays there."""
+        self.table = _tables[self.address.removeprefix("memory://")] = MemoryTable()
+
+    def close(self) -> None:
+        """Nothing is open."""

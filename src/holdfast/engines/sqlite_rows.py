@@ -1,0 +1,391 @@
+"""The lock table's questions as SQL, inside the caller's transaction."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any
+
+from holdfast.core import names
+from holdfast.core.table import changes as ch
+from holdfast.core.table import questions as ask
+from holdfast.core.table.rows import WITHDRAWN, Cell, Letter, Row, Session, Tombstone, Watch
+from holdfast.model import Claim, LockEvent
+
+_ROW = (
+    "c.id, c.session, c.owner, c.kind, c.name, c.mode, c.subtree, c.permits, c.reentrant, c.max_hold, c.note,"
+    " c.thread, c.ord, c.since, c.token, c.slot, c.dies_at, c.ticket"
+)
+_LIVE = "s.expires_at > :now AND (c.dies_at IS NULL OR c.dies_at > :now)"
+_CLAIMS = f"SELECT {_ROW} FROM claims c JOIN sessions s ON s.id = c.session WHERE {_LIVE}"
+_CONFLICTS = "(:exclusive OR c.mode = 'exclusive')"
+_WIDTH = 18
+
+_SCENE = f"""
+SELECT s.id, s.ttl, s.expires_at, s.app, s.host, s.pid, k.last, k.bound,
+       EXISTS (SELECT 1 FROM watches), t.reason, {_ROW}
+FROM counter k
+LEFT JOIN sessions s ON s.id = :session
+LEFT JOIN tombstones t ON t.session = :session AND t.claim_id = :id
+LEFT JOIN claims c ON c.id = :id
+WHERE k.id = 0
+"""
+_BLOCKER = f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.ord < :before AND {_CONFLICTS} LIMIT 1"
+_IN_LINE = (
+    f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.token IS NULL AND c.ord > :after ORDER BY c.ord LIMIT 1"
+)
+_HOLDERS = f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.token IS NOT NULL ORDER BY c.ord"
+_HELD = (
+    f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.token IS NOT NULL AND c.owner = :owner"
+    " ORDER BY c.mode = 'shared', c.ord LIMIT 1"
+)
+_PUT_ROW = f"INSERT OR REPLACE INTO claims ({_ROW.replace('c.', '')}) VALUES ({', '.join('?' * _WIDTH)})"
+_ANY = 2**62
+
+
+def below(name: str) -> tuple[str, str]:
+    """The range of names under a path: `db/` up to, and without, `db0` (the character after the slash)."""
+    return name + "/", name + "0"
+
+
+def decode(values: tuple[Any, ...]) -> Row:
+    """A row of `claims` as the table knows it."""
+    (id_, session, owner, kind, name, mode, subtree, limit, reentrant, max_hold, note, thread) = values[:12]
+    claim = Claim(
+        id_,
+        session,
+        owner,
+        kind,
+        name,
+        mode,
+        bool(subtree),
+        limit,
+        True,
+        bool(reentrant),
+        max_hold,
+        note,
+        thread,
+    )
+    return Row(claim, *values[12:])
+
+
+def encode(row: Row) -> tuple[Any, ...]:
+    """The same, the other way."""
+    c = row.claim
+    return (
+        c.id, c.session, c.owner, c.kind, c.name, c.mode, c.subtree, c.limit, c.reentrant, c.max_hold, c.note,
+        c.thread, row.order, row.since, row.token, row.slot, row.dies_at, row.ticket,
+    )  # fmt: skip
+
+
+class BoundReached(Exception):
+    """The counter would pass the bound that is known to be on disk."""
+
+    def __init__(self, needed: int) -> None:
+        self.needed = needed
+        super().__init__(needed)
+
+
+class SqliteRows:
+    """Answers the table's questions and takes its changes on one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.execute = connection.execute
+        self.bound = 0
+        self.dropped_sessions: list[str] = []
+
+    def answer(self, question: ask.Question, now: float) -> Any:
+        return _ANSWERS[type(question)](self, question, now)
+
+    def put(self, change: ch.Change) -> None:
+        _PUTS[type(change)](self, change)
+
+    # Answers
+
+    def rows(self, sql: str, values: dict[str, Any]) -> tuple[Row, ...]:
+        return tuple(decode(found) for found in self.execute(sql, values))
+
+    def one(self, sql: str, values: dict[str, Any]) -> Row | None:
+        found = self.execute(sql, values).fetchone()
+        return None if found is None else decode(found)
+
+    def known(self, claim: Claim) -> tuple[Session | None, Row | None, Tombstone | None, int, bool]:
+        """The session, the claim itself, its tombstone, the counter, and whether anybody watches."""
+        found = self.execute(_SCENE, {"session": claim.session, "id": claim.id}).fetchone()
+        self.bound = found[7]
+        return (
+            None if found[0] is None else Session(*found[:6]),
+            None if found[10] is None else decode(found[10:]),
+            None if found[9] is None else Tombstone(claim.id, claim.session, found[9]),
+            found[6],
+            bool(found[8]),
+        )
+
+    def blocker(self, claim: Claim, before: int, now: float) -> Row | None:
+        values = {
+            "now": now, "kind": claim.kind, "name": claim.name, "before": before,
+            "exclusive": claim.mode == "exclusive",
+        }  # fmt: skip
+        found = self.one(_BLOCKER, values)
+        if found is None and ("/" in claim.name or claim.subtree):
+            sql, more = self.across(claim)
+            found = self.one(
+                f"{_CLAIMS} AND c.kind = :kind AND ({sql}) AND c.ord < :before AND {_CONFLICTS} LIMIT 1",
+                values | more,
+            )
+        return found
+
+    def across(self, claim: Claim) -> tuple[str, dict[str, Any]]:
+        """The condition for claims on other names that can conflict: subtrees above, all below a subtree."""
+        above = {f"up{number}": path for number, path in enumerate(names.ancestors(claim.name))}
+        terms = [f"(c.subtree AND c.name IN ({', '.join(':' + key for key in above)}))"] if above else []
+        if claim.subtree:
+            terms.append("(c.name > :low AND c.name < :high)")
+        low, high = below(claim.name)
+        return " OR ".join(terms) or "0", {**above, "low": low, "high": high}
+
+    def affected(self, claim: Claim) -> tuple[str, ...]:
+        values: dict[str, Any] = {"kind": claim.kind, "name": claim.name}
+        condition = "c.name = :name"
+        if "/" in claim.name or claim.subtree:
+            sql, more = self.across(claim)
+            condition, values = f"{condition} OR {sql}", values | more
+        sql = f"SELECT DISTINCT c.name FROM claims c WHERE c.token IS NULL AND c.kind = :kind AND ({condition})"
+        return tuple(name for (name,) in self.execute(sql, values))
+
+    def permits(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
+        return self.rows(_HOLDERS, {"kind": kind, "name": name, "now": now})
+
+    def _scene(self, q: ask.Scene, now: float) -> ask.SceneAnswer:
+        claim = q.claim
+        session, row, stone, last, watched = self.known(claim)
+        permits: tuple[Row, ...] = ()
+        if claim.limit:
+            permits = self.permits(claim.kind, claim.name, now)
+            blocker = self._next_waiting(ask.NextWaiting(claim.kind, claim.name, -1), now)
+        else:
+            blocker = self.blocker(claim, _ANY, now)
+        return ask.SceneAnswer(session, row, stone, last, blocker, permits, watched)
+
+    def _departure(self, q: ask.Departure, now: float) -> ask.DepartureAnswer:
+        session, row, stone, last, watched = self.known(q.claim)
+        return ask.DepartureAnswer(session, row, stone, last, self.affected(q.claim), watched)
+
+    def _next_waiting(self, q: ask.NextWaiting, now: float) -> Row | None:
+        return self.one(_IN_LINE, {"kind": q.kind, "name": q.name, "after": q.after, "now": now})
+
+    def _held(self, q: ask.Held, now: float) -> Row | None:
+        return self.one(_HELD, {"owner": q.owner, "kind": q.kind, "name": q.name, "now": now})
+
+    def _position(self, q: ask.Position, now: float) -> int:
+        sql = (
+            "SELECT count(*) FROM claims c JOIN sessions s ON s.id = c.session"
+            f" WHERE {_LIVE} AND c.kind = :kind AND c.name = :name AND c.token IS NULL AND c.ord < :order"
+        )
+        return int(self.execute(sql, {"kind": q.kind, "name": q.name, "order": q.order, "now": now}).fetchone()[0])
+
+    def _busy(self, q: ask.Busy, now: float) -> bool:
+        session = q.claim_id.rpartition("-")[0]
+        sql = "SELECT 1 FROM claims WHERE id > ? AND id < ? AND owner = ? AND id <> ? LIMIT 1"
+        return self.execute(sql, (f"{session}-", f"{session}.", q.owner, q.claim_id)).fetchone() is not None
+
+    def _line(self, q: ask.Line, now: float) -> tuple[Row, ...]:
+        sql, more = self.across(q.claim)
+        values = {"kind": q.claim.kind, "name": q.claim.name, "now": now, **more}
+        return self.rows(f"{_CLAIMS} AND c.kind = :kind AND (c.name = :name OR {sql}) ORDER BY c.ord, c.id", values)
+
+    def _waiting_of(self, q: ask.WaitingOf, now: float) -> tuple[Row, ...]:
+        found: list[Row] = []
+        for owner in q.owners:
+            found += self.rows(f"{_CLAIMS} AND c.token IS NULL AND c.owner = :owner", {"owner": owner, "now": now})
+        return tuple(found)
+
+    def _sessions(self, q: ask.Sessions, now: float) -> dict[str, Session]:
+        sql = "SELECT id, ttl, expires_at, app, host, pid FROM sessions WHERE id = ?"
+        found = (self.execute(sql, (id_,)).fetchone() for id_ in q.ids)
+        return {values[0]: Session(*values) for values in found if values is not None}
+
+    def _beat(self, q: ask.Beat, now: float) -> ask.BeatAnswer:
+        session = self._sessions(ask.Sessions((q.session,)), now).get(q.session)
+        stones = self.execute("SELECT claim_id, session, reason FROM tombstones WHERE session = ?", (q.session,))
+        return ask.BeatAnswer(session, tuple(Tombstone(*values) for values in stones if values[2] != WITHDRAWN))
+
+    def _session_rows(self, q: ask.SessionRows, now: float) -> tuple[Row, ...]:
+        sql = f"SELECT {_ROW} FROM claims c WHERE c.id > :low AND c.id < :high LIMIT :limit"
+        return self.rows(sql, {"low": f"{q.session}-", "high": f"{q.session}.", "limit": q.limit})
+
+    def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
+        values = {"now": now, "limit": q.limit}
+        sessions = self.execute(
+            "SELECT id, ttl, expires_at, app, host, pid FROM sessions WHERE expires_at <= :now LIMIT :limit",
+            values,
+        )
+        rows = self.rows(
+            f"SELECT {_ROW} FROM claims c WHERE c.dies_at IS NOT NULL AND c.dies_at <= :now LIMIT :limit",
+            values,
+        )
+        cells = self.execute(
+            "SELECT kind, name, value, version, keep, expires_at FROM cells"
+            " WHERE expires_at IS NOT NULL AND expires_at <= :now LIMIT :limit",
+            values,
+        )
+        return ask.DeadAnswer(
+            tuple(Session(*found) for found in sessions), rows, tuple(Cell(*found) for found in cells)
+        )
+
+    def _next_death(self, q: ask.NextDeath, now: float) -> float | None:
+        sql = (
+            "SELECT min(at) FROM (SELECT min(expires_at) AS at FROM sessions WHERE expires_at > :now UNION ALL"
+            " SELECT min(dies_at) FROM claims WHERE dies_at IS NOT NULL AND dies_at > :now)"
+        )
+        found: float | None = self.execute(sql, {"now": now}).fetchone()[0]
+        return found
+
+    def _on_name(self, q: ask.OnName, now: float) -> tuple[Row, ...]:
+        sql = f"{_CLAIMS} AND c.kind = :kind AND c.name = :name ORDER BY c.ord, c.id"
+        return self.rows(sql, {"kind": q.kind, "name": q.name, "now": now})
+
+    def _under(self, q: ask.Under, now: float) -> tuple[Row, ...]:
+        path = q.prefix.rstrip("/")
+        low, high = below(path)
+        values = {
+            "now": now,
+            "limit": q.limit,
+            "kind": q.kind,
+            "next": q.kind[:-1] + "/",
+            "low": low,
+            "high": high,
+        }
+        condition = "c.kind > :kind AND c.kind < :next" if q.kind.endswith(".") else "c.kind = :kind"
+        if q.prefix:
+            values["path"] = path
+            itself = "" if q.prefix.endswith("/") else "c.name = :path OR "
+            condition += f" AND ({itself}(c.name > :low AND c.name < :high))"
+        return self.rows(f"{_CLAIMS} AND {condition} ORDER BY c.kind, c.name, c.ord, c.id LIMIT :limit", values)
+
+    def _row_by_id(self, q: ask.RowById, now: float) -> tuple[Row, Session] | None:
+        row = self.one(f"{_CLAIMS} AND c.id = :id", {"id": q.claim_id, "now": now})
+        if row is None:
+            return None
+        return row, self._sessions(ask.Sessions((row.claim.session,)), now)[row.claim.session]
+
+    def _cell_now(self, q: ask.CellNow, now: float) -> ask.CellAnswer:
+        sql = (
+            "SELECT kind, name, value, version, keep, expires_at FROM cells"
+            " WHERE kind = ? AND name = ? AND (expires_at IS NULL OR expires_at > ?)"
+        )
+        found = self.execute(sql, (q.kind, q.name, now)).fetchone()
+        last, watched = self._counter(ask.Counter(q.bucket), now), self._watched(ask.Watched(), now)
+        return ask.CellAnswer(None if found is None else Cell(*found), last, watched)
+
+    def _counter(self, q: ask.Counter, now: float) -> int:
+        last, self.bound = self.execute("SELECT last, bound FROM counter").fetchone()
+        return int(last)
+
+    def _watched(self, q: ask.Watched, now: float) -> bool:
+        return self.execute("SELECT 1 FROM watches LIMIT 1").fetchone() is not None
+
+    def _watchers(self, q: ask.Watchers, now: float) -> tuple[ask.WatcherAnswer, ...]:
+        sql = (
+            "SELECT w.session, w.id, w.kind, w.prefix FROM watches w JOIN sessions s ON s.id = w.session"
+            " WHERE s.expires_at > ?"
+        )
+        watches = [Watch(*found) for found in self.execute(sql, (now,)).fetchall()]
+        count = "SELECT ifnull(max(number), 0), count(*) FROM letters WHERE session = ? AND watch = ?"
+        return tuple(
+            ask.WatcherAnswer(watch, *self.execute(count, (watch.session, watch.id)).fetchone())
+            for watch in watches
+            if watch.hears(q.kind, q.name)
+        )
+
+    def _mailbox(self, q: ask.Mailbox, now: float) -> tuple[Letter, ...] | None:
+        if self.execute("SELECT 1 FROM watches WHERE session = ? AND id = ?", (q.session, q.id)).fetchone() is None:
+            return None
+        sql = "SELECT number, event FROM letters WHERE session = ? AND watch = ? AND number > ? ORDER BY number"
+        found = self.execute(sql, (q.session, q.id, q.after))
+        return tuple(Letter(q.session, q.id, number, LockEvent(**json.loads(event))) for number, event in found)
+
+    # Changes
+
+    def _put_counter(self, change: ch.PutCounter) -> None:
+        if change.last > self.bound:
+            raise BoundReached(change.last)
+        self.execute("UPDATE counter SET last = ?", (change.last,))
+
+    def _drop_session(self, change: ch.DropSession) -> None:
+        for table, column in (
+            ("sessions", "id"),
+            ("tombstones", "session"),
+            ("watches", "session"),
+            ("letters", "session"),
+        ):
+            self.execute(f"DELETE FROM {table} WHERE {column} = ?", (change.session,))
+        self.dropped_sessions.append(change.session)
+
+    def _drop_watch(self, change: ch.DropWatch) -> None:
+        self.execute("DELETE FROM watches WHERE session = ? AND id = ?", change)
+        self.execute("DELETE FROM letters WHERE session = ? AND watch = ?", change)
+
+    def _put_letter(self, change: ch.PutLetter) -> None:
+        letter = change.letter
+        event = json.dumps(asdict(letter.event))
+        self.execute("INSERT INTO letters VALUES (?, ?, ?, ?)", (letter.session, letter.watch, letter.number, event))
+
+
+def _statement(sql: str, values: Callable[[Any], Iterable[Any]]) -> Callable[[SqliteRows, Any], None]:
+    def run(rows: SqliteRows, change: Any) -> None:
+        rows.execute(sql, tuple(values(change)))
+
+    return run
+
+
+_ANSWERS: dict[type, Callable[[SqliteRows, Any, float], Any]] = {
+    ask.Scene: SqliteRows._scene,
+    ask.Departure: SqliteRows._departure,
+    ask.Blocker: lambda self, q, now: self.blocker(q.claim, q.order, now),
+    ask.NextWaiting: SqliteRows._next_waiting,
+    ask.Affected: lambda self, q, now: self.affected(q.claim),
+    ask.Permits: lambda self, q, now: self.permits(q.kind, q.name, now),
+    ask.Held: SqliteRows._held,
+    ask.Position: SqliteRows._position,
+    ask.Busy: SqliteRows._busy,
+    ask.Line: SqliteRows._line,
+    ask.WaitingOf: SqliteRows._waiting_of,
+    ask.Sessions: SqliteRows._sessions,
+    ask.Beat: SqliteRows._beat,
+    ask.SessionRows: SqliteRows._session_rows,
+    ask.Dead: SqliteRows._dead,
+    ask.NextDeath: SqliteRows._next_death,
+    ask.OnName: SqliteRows._on_name,
+    ask.Under: SqliteRows._under,
+    ask.RowById: SqliteRows._row_by_id,
+    ask.CellNow: SqliteRows._cell_now,
+    ask.Counter: SqliteRows._counter,
+    ask.Watched: SqliteRows._watched,
+    ask.Watchers: SqliteRows._watchers,
+    ask.Mailbox: SqliteRows._mailbox,
+}
+
+_PUTS: dict[type, Callable[[SqliteRows, Any], None]] = {
+    ch.PutRow: _statement(_PUT_ROW, lambda change: encode(change.row)),
+    ch.DropRow: _statement(
+        "DELETE FROM claims WHERE kind = ? AND name = ? AND ord = ? AND id = ?",
+        lambda change: (change.row.claim.kind, change.row.claim.name, change.row.order, change.row.id),
+    ),
+    ch.PutSession: _statement("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?)", lambda c: c.session),
+    ch.DropSession: SqliteRows._drop_session,
+    ch.PutCounter: SqliteRows._put_counter,
+    ch.PutTombstone: _statement(
+        "INSERT OR REPLACE INTO tombstones VALUES (?, ?, ?)",
+        lambda c: (c.tombstone.session, c.tombstone.claim_id, c.tombstone.reason),
+    ),
+    ch.DropTombstone: _statement("DELETE FROM tombstones WHERE session = ? AND claim_id = ?", lambda c: c),
+    ch.PutCell: _statement("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", lambda c: c.cell),
+    ch.DropCell: _statement("DELETE FROM cells WHERE kind = ? AND name = ?", lambda c: c),
+    ch.PutWatch: _statement("INSERT OR REPLACE INTO watches VALUES (?, ?, ?, ?)", lambda c: c.watch),
+    ch.DropWatch: SqliteRows._drop_watch,
+    ch.PutLetter: SqliteRows._put_letter,
+    ch.DropLetters: _statement("DELETE FROM letters WHERE session = ? AND watch = ? AND number <= ?", lambda c: c),
+}

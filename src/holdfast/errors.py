@@ -1,0 +1,114 @@
+"""What can go wrong, each with the facts as attributes and a message built from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from holdfast.model import Link, Party
+
+Outcome = Literal["not done", "unknown"]
+
+
+class HoldfastError(Exception):
+    """The root of everything that Holdfast raises."""
+
+
+class NotAcquired(HoldfastError, TimeoutError):
+    """The wait was over before the lock was granted. Nothing is held and no place in line is kept."""
+
+    def __init__(self, name: str, waited: float, *, holders: Sequence[Party] = (), place: int | None = None) -> None:
+        self.name, self.waited = name, waited
+        self.holders, self.place = tuple(holders), place
+        message = f"lock {name!r} was not granted within {waited:.3g} s"
+        if self.holders:
+            message += f"; held by {', '.join(holder.brief() for holder in self.holders[:3])}"
+        if len(self.holders) > 3:
+            message += f" and {len(self.holders) - 3} more"
+        if place is not None:
+            message += f"; place {place} in line"
+        super().__init__(message)
+
+
+class LockLost(HoldfastError):
+    """The grant is no longer ours: whatever was done since may have met another holder."""
+
+    def __init__(self, name: str, token: int, reason: str) -> None:
+        self.name, self.token, self.reason = name, token, reason
+        super().__init__(
+            f"the grant of {name!r} (token {token}) was lost: {reason}; "
+            "stop, and let a fence refuse what is still under way"
+        )
+
+
+class NotHeld(HoldfastError):
+    """A grant was used after it had been released."""
+
+    def __init__(self, name: str, token: int, reason: str = "it was released already") -> None:
+        self.name, self.token, self.reason = name, token, reason
+        super().__init__(f"the grant of {name!r} (token {token}) is not held: {reason}")
+
+
+class StaleToken(HoldfastError):
+    """The resource has seen a higher token: a later holder has written, this one must not."""
+
+    def __init__(self, resource: str, presented: int, highest: int) -> None:
+        self.resource, self.presented, self.highest = resource, presented, highest
+        super().__init__(
+            f"token {presented} is stale for {resource!r}: {highest} was seen; "
+            "the lock has passed to a later holder, take it again before you write"
+        )
+
+
+class Deadlock(HoldfastError):
+    """Waiting would never end: the claim closes a cycle. It was refused; nothing else was touched."""
+
+    def __init__(self, name: str, cycle: Sequence[Link]) -> None:
+        self.name, self.cycle = name, tuple(cycle)
+        story = "; ".join(str(link) for link in self.cycle)
+        super().__init__(f"waiting for {name!r} would never end: {story}. Release one of them, then try again")
+
+
+class Conflict(HoldfastError):
+    """Somebody else changed the value first."""
+
+    def __init__(self, name: str, expected: int | None, current: int) -> None:
+        self.name, self.expected, self.current = name, expected, current
+        super().__init__(f"{name!r} is at version {current}, not {expected}: read it again, then decide again")
+
+
+class EngineUnavailable(HoldfastError, ConnectionError):
+    """The engine did not do it ("not done"), or nobody can say whether it did ("unknown")."""
+
+    def __init__(self, engine: str, problem: str, outcome: Outcome) -> None:
+        self.engine, self.problem = engine, problem
+        self.outcome: Outcome = outcome
+        super().__init__(f"{engine}: {problem} (outcome: {outcome})")
+
+
+class Unsupported(HoldfastError):
+    """This engine cannot do that; another one can."""
+
+    def __init__(self, engine: str, what: str, instead: str) -> None:
+        self.engine, self.what, self.instead = engine, what, instead
+        super().__init__(f"{engine} cannot do {what}; {instead} can")
+
+
+class WeakerGuarantee(HoldfastError):
+    """The engine promises less than `require` asks for."""
+
+    def __init__(self, engine: str, missing: Iterable[str], summary: str) -> None:
+        self.engine, self.missing, self.summary = engine, tuple(sorted(missing)), summary
+        super().__init__(f"{engine} does not promise {', '.join(self.missing)}: {summary}")
+
+
+class InvalidRequest(HoldfastError, ValueError):
+    """Something in the call itself is wrong. Nothing was sent."""
+
+    def __init__(self, argument: str, value: object, rule: str) -> None:
+        self.argument, self.value, self.rule = argument, value, rule
+        shown = repr(value)
+        if len(shown) > 80:
+            shown = f"{shown[:77]}…"
+        super().__init__(f"{argument}={shown}: {rule}")

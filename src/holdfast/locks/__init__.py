@@ -1,0 +1,1 @@
+"""The fronts: each recipe written once, as coroutines over an Io."""

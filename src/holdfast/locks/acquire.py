@@ -1,0 +1,190 @@
+"""Taking a lock: the one recipe behind every front that holds something."""
+
+from __future__ import annotations
+
+from holdfast.core import deadline as deadlines
+from holdfast.core.backoff import full_jitter
+from holdfast.core.table.commands import Deadlocked, SessionOver, WrongLimit
+from holdfast.engines.engine import Standing
+from holdfast.errors import Deadlock, EngineUnavailable, InvalidRequest, NotAcquired
+from holdfast.locks.client import GRACE, Client
+from holdfast.locks.hold import Hold
+from holdfast.locks.keeper import RAN_OUT
+from holdfast.locks.session import Session
+from holdfast.locks.spec import Spec
+from holdfast.model import Claim, Gone, Granted, Link, Party, Place, Refused
+
+FIRST_POLL, LAST_POLL = 2.0, 10.0
+"""The safety net behind notices: how often a waiter looks by itself."""
+
+
+class Missed(Exception):
+    """The wait is over and the lock was not granted; the claim is withdrawn."""
+
+    def __init__(self, place: Place | Refused) -> None:
+        self.place = place
+        super().__init__()
+
+
+async def acquire(client: Client, spec: Spec, wait: float | None) -> Hold:
+    """Wait in line for at most `wait` seconds; NotAcquired after that, and no place is kept."""
+    started = client.io.now()
+    try:
+        return await take(client, spec, None if wait is None else started + wait)
+    except Missed as missed:
+        holders = await who_holds(client, spec, missed.place.blocker)
+        place = missed.place.position if isinstance(missed.place, Place) else None
+        raise NotAcquired(spec.name, client.io.now() - started, holders=holders, place=place) from None
+
+
+async def try_acquire(client: Client, spec: Spec) -> Hold | None:
+    """Take the lock if it is free now. Never waits in line; a deadlock is simply no."""
+    try:
+        return await take(client, spec, client.io.now(), waits=False)
+    except (Missed, Deadlock):
+        return None
+
+
+async def who_holds(client: Client, spec: Spec, seen: Party | None) -> tuple[Party, ...]:
+    """Who holds the lock now, for a message; who was seen before if the engine cannot say."""
+    try:
+        info = await client.verbs.inspect(client.kind(spec.kind), spec.name, client.io.now() + GRACE / 2)
+    except EngineUnavailable:
+        info = None
+    if info is not None and info.holders:
+        return info.holders
+    return (seen,) if seen is not None else ()
+
+
+async def take(client: Client, spec: Spec, until: float | None, waits: bool = True) -> Hold:
+    """Acquire, again under a new session if the first one ended while we stood in line."""
+    waits = waits and (until is None or until > client.io.now())
+    while True:
+        session = await client.live_session()
+        owner = client.owner(session)
+        held = session.find(owner, client.kind(spec.kind), spec.name)
+        if held is not None and not spec.limit:
+            again = reenter(client, spec, held)
+            if again is not None:
+                return again
+        hold = await attempt(client, session, client.new_claim(session, spec, owner, waits), spec, until)
+        if hold is not None:
+            return hold
+
+
+def reenter(client: Client, spec: Spec, held: Hold) -> Hold | None:
+    """What an owner gets that holds this name already: the same hold again, nothing, or a deadlock.
+
+    There is no upgrade from reading to writing: two readers that ask for it would wait for
+    each other, and one waits for itself.
+    """
+    if held.claim.mode == "shared" and spec.mode == "shared" and not spec.reentrant:
+        return None
+    covered = held.claim.mode == "exclusive" or spec.mode == "shared"
+    if spec.reentrant and covered and held.valid and (held.claim.subtree or not spec.subtree):
+        with held.session.lock:
+            if not held.released:
+                held.entries += 1
+                return held
+        return None
+    if not held.valid:
+        return None
+    claim = held.claim
+    link = Link(claim.owner, client.app, client.host, client.pid, claim.thread, claim.name, spec.name)
+    raise Deadlock(spec.name, [link])
+
+
+async def attempt(client: Client, session: Session, claim: Claim, spec: Spec, until: float | None) -> Hold | None:
+    """Enter with one claim and see it through; None if its session ended. Nothing is left behind otherwise."""
+    io = client.io
+    answered = False
+    client.wakeups.expect(claim.id)
+    try:
+        sent = io.now()
+        reply = await client.verbs.enter(claim, limit(client, until))
+        answered = True
+        if isinstance(reply, Place):
+            sent, reply = await stand_in_line(client, claim, spec, reply, until)
+        if isinstance(reply, Granted):
+            return keep(client, session, claim, reply, sent)
+    except BaseException as error:
+        gone = await io.shielded(client.withdraw(claim, not answered))
+        if not gone and isinstance(error, Missed | EngineUnavailable):
+            problem = f"the claim on {spec.name!r} could not be withdrawn yet"
+            raise EngineUnavailable(str(client), problem, "unknown") from error
+        raise
+    finally:
+        client.waiting.discard(claim.id)
+        client.wakeups.forget(claim.id)
+    refuse(client, session, spec, reply)
+    return None
+
+
+def limit(client: Client, until: float | None) -> float:
+    """When a request that is sent now has to be answered, if the caller is to have its answer in time."""
+    return client.until() if until is None else min(client.until(), until + GRACE)
+
+
+async def stand_in_line(
+    client: Client, claim: Claim, spec: Spec, place: Place, until: float | None
+) -> tuple[float, Standing]:
+    """Wait for the lock. Returns when the claim stands otherwise than in line, and when that was asked."""
+    io = client.io
+    signal = client.wakeups.signal(claim.id, io)
+    client.waiting.add(claim.id)
+    assert client.keeper is not None
+    client.keeper.verbs.bell.set()
+    pauses = full_jitter(FIRST_POLL, LAST_POLL, io.uniform)
+    while True:
+        if spec.on_wait is not None:
+            io.call_back(spec.on_wait, place)
+        look_at = io.now() + FIRST_POLL + next(pauses)
+        woken = await io.wait(signal, look_at if until is None else min(until, look_at))
+        signal.clear()
+        client.check_open()
+        sent = io.now()
+        if not woken and until is not None and sent >= until:
+            raise Missed(place)
+        try:
+            standing = await (client.verbs.look if woken else client.verbs.enter)(claim, limit(client, until))
+        except EngineUnavailable:
+            # The place is kept while the session lives; its end rings, and decides.
+            if until is not None and io.now() >= until:
+                raise
+            continue
+        if not isinstance(standing, Place):
+            assert not isinstance(standing, Refused | Deadlocked | WrongLimit)
+            return sent, standing
+        place = standing
+
+
+def keep(client: Client, session: Session, claim: Claim, reply: Granted, sent: float) -> Hold | None:
+    """A hold for a claim that was granted; None if its session may be over by now, and the grant with it."""
+    ends = float("inf") if reply.hold_left is None else deadlines.deadline(sent, reply.hold_left)
+    hold = Hold(client.io, session, claim, reply.token, reply.slot, ends)
+    keeper = client.start_keeper()
+    if client.io.now() >= session.deadline or not session.add(hold):
+        keeper.withdraw(claim, unanswered=False)
+        return None
+    if hold.mortal:
+        keeper.verbs.bell.set()
+    return hold
+
+
+def refuse(client: Client, session: Session, spec: Spec, reply: object) -> None:
+    """Raise what the engine's answer means; return for another try under a new session or claim."""
+    match reply:
+        case SessionOver():
+            if session.over is None:
+                client.start_keeper().end(session, RAN_OUT)
+        case Gone():
+            # Ended by somebody else while it stood in line: it starts again at the end.
+            return
+        case Refused():
+            raise Missed(reply)
+        case Deadlocked():
+            raise Deadlock(spec.name, reply.cycle)
+        case WrongLimit():
+            raise InvalidRequest("limit", spec.limit, f"semaphore {spec.name!r} is in use with limit {reply.limit}")
+        case _:
+            raise AssertionError(f"an engine answered {reply!r}")

@@ -1,0 +1,216 @@
+"""The client: one session with an engine, shared by many threads or tasks."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core.table.commands import Notice
+from holdfast.engines.engine import Engine, Verbs
+from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.locks.keeper import Keeper, log
+from holdfast.locks.owner import current_owner, current_thread_name
+from holdfast.locks.session import Session
+from holdfast.locks.spec import Spec
+from holdfast.locks.wakeups import Wakeups
+from holdfast.model import Claim, LockEvent, LockInfo
+from holdfast.runtime.blocking import run
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+"""Starts the keeper: in a thread, or in a simulated world."""
+
+GRACE = 1.0
+"""How long after its wait a caller may still be kept for a withdrawal to be confirmed."""
+
+
+class Client:
+    """What the fronts share. It has no public method of its own: the two APIs are made of it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        make_verbs: Callable[[], Verbs],
+        keeper_verbs: Callable[[], Verbs],
+        spawn: Spawn,
+        *,
+        ttl: float,
+        namespace: str,
+        app: str,
+        max_stall: float = float("inf"),
+        stalled: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.engine, self._make_verbs, self._keeper_verbs = engine, make_verbs, keeper_verbs
+        self._spawn, self._stalled = spawn, stalled
+        self.ttl, self.namespace, self.app, self.max_stall = ttl, namespace, app, max_stall
+        self.host = socket.gethostname()
+        self.call_limit = max(1.0, min(ttl, 5.0))
+        """For how long one request may go unanswered."""
+        self.closed = False
+        engine.deliver = self.deliver
+        self._begin()
+        clients.add(self)
+
+    def _begin(self) -> None:
+        """The state that a process starts with, and a fork starts with again."""
+        self.pid = os.getpid()
+        self.verbs = self._make_verbs()
+        self.io = self.verbs.io
+        self.session: Session | None = None
+        self.keeper: Keeper | None = None
+        self.wakeups = Wakeups()
+        self.waiting: set[str] = set()
+        """Claims that stand in line."""
+        self._starting = threading.Lock()
+
+    def __str__(self) -> str:
+        return self.engine.address
+
+    # Names
+
+    def kind(self, kind: str) -> str:
+        """A kind with this client's namespace."""
+        return f"{self.namespace}.{kind}"
+
+    def shown(self, info: LockInfo) -> LockInfo:
+        """A lock as people know it, without the namespace."""
+        return replace(info, kind=info.kind.partition(".")[2])
+
+    def shown_event(self, event: LockEvent) -> LockEvent:
+        """An event as people know it, without the namespace."""
+        return replace(event, kind=event.kind.partition(".")[2])
+
+    # Sessions
+
+    def until(self) -> float:
+        """When a request that is sent now has to be answered."""
+        return self.io.now() + self.call_limit
+
+    async def live_session(self) -> Session:
+        """The session, opened if there is none."""
+        while True:
+            self.check_open()
+            session = self.session
+            if session is not None and session.over is None and self.io.now() < session.deadline:
+                return session
+            keeper = self.start_keeper()
+            signal = self.io.signal()
+            keeper.want_session(signal)
+            if not await self.io.wait(signal, self.until() + GRACE):
+                raise EngineUnavailable(str(self), "no session could be opened in time", "not done")
+            if keeper.failure is not None:
+                raise keeper.failure
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise HoldfastError(f"{self} was closed")
+
+    def start_keeper(self) -> Keeper:
+        """The keeper, started when it is first needed."""
+        with self._starting:
+            if self.keeper is None:
+                self.keeper = Keeper(self, self._keeper_verbs(), self._stalled)
+                self._spawn(self.keeper.run())
+            return self.keeper
+
+    def deliver(self, notice: Notice) -> None:
+        """Take a notice from the engine, in any thread."""
+        if self.keeper is not None:
+            self.keeper.hear(notice)
+
+    # Claims
+
+    def new_claim(self, session: Session, spec: Spec, owner: str, waits: bool) -> Claim:
+        """A claim with an id of its own."""
+        return Claim(
+            session.claim_id(), session.id, owner, self.kind(spec.kind), spec.name, spec.mode, spec.subtree,
+            spec.limit, waits, False, spec.max_hold, spec.note, current_thread_name(),
+        )  # fmt: skip
+
+    def owner(self, session: Session) -> str:
+        """Whoever is running now, under this session."""
+        return f"{session.id}/{current_owner()}"
+
+    async def withdraw(self, claim: Claim, unanswered: bool) -> bool:
+        """Make sure that a claim is gone; False if that could not be confirmed yet (the keeper goes on)."""
+        if self.closed or self.keeper is None:
+            return True  # the session is over, and the claim with it
+        try:
+            await self.verbs.leave(claim, unanswered, self.io.now() + GRACE)
+        except EngineUnavailable:
+            self.keeper.withdraw(claim, unanswered)
+            return False
+        except BaseException:
+            self.keeper.withdraw(claim, unanswered)
+            raise
+        return True
+
+    async def renew(self) -> None:
+        """One heartbeat now, sent by the caller."""
+        session = self.session
+        if session is not None and session.over is None:
+            sent = self.io.now()
+            reply = await self.verbs.renew(session.id, min(session.deadline, self.until()))
+            self.start_keeper().answered(session, sent, reply)
+
+    # The end
+
+    async def close(self) -> None:
+        """End the session, which releases everything, and stop the keeper."""
+        if self.closed:
+            return
+        self.closed = True
+        session, keeper = self.session, self.keeper
+        try:
+            if session is not None and session.over is None:
+                for hold in session.end("the client was closed"):
+                    hold.released = True
+                while (await self.verbs.close_session(session.id, self.until())).more:
+                    continue
+        finally:
+            self.wakeups.ring_all()
+            if keeper is not None:
+                keeper.stop()
+                await self.io.wait(keeper.done, self.until() + GRACE)
+            self.engine.close()
+
+    def close_at_exit(self) -> None:
+        """The process ends without having closed: let go of everything, so that nobody has to wait for the ttl."""
+        session, keeper = self.session, self.keeper
+        if self.closed or keeper is None or session is None or session.over is not None:
+            return
+        self.closed = True
+        for hold in session.end("the process ended"):
+            hold.released = True
+        try:
+            while run(keeper.verbs.close_session(session.id, self.until())).more:
+                continue
+        except EngineUnavailable as error:
+            log.warning("%s: the session could not be closed at exit: %s", self, error)
+
+    def forked(self) -> None:
+        """This process is a child: it drops its parent's session without a word, and begins anew."""
+        session = self.session
+        self.engine.abandon()
+        self._begin()
+        if session is not None:
+            session.lock = threading.Lock()
+            for hold in session.end("this process is a fork of the one that holds it"):
+                # Only said when asked: the callbacks are the parent's.
+                hold.on_lost.clear()
+                hold.lose(session.over or "")
+
+
+clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for client in list(clients):
+        client.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)

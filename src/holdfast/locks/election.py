@@ -1,0 +1,42 @@
+"""Elections: the holder of an exclusive claim leads, and stands for a value."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from holdfast.errors import InvalidRequest
+from holdfast.locks.client import Client
+from holdfast.locks.spec import LONGEST_NOTE
+from holdfast.locks.watching import SAFETY_NET, Watching
+from holdfast.model import Leader
+
+
+def check_value(value: object) -> str:
+    """A candidate's value, which rides with its claim."""
+    if not isinstance(value, str) or len(value.encode(errors="replace")) > LONGEST_NOTE:
+        raise InvalidRequest("value", value, f"a candidate's value is text of at most {LONGEST_NOTE} bytes")
+    return value
+
+
+async def leader(client: Client, name: str) -> Leader | None:
+    """Who leads now."""
+    info = await client.verbs.inspect(client.kind("election"), name, client.until())
+    if not info.holders:
+        return None
+    holder = info.holders[0]
+    assert holder.token is not None
+    return Leader(name, holder.note, holder.token, holder)
+
+
+async def observe(client: Client, name: str) -> AsyncIterator[Leader | None]:
+    """Who leads, now and after every change; None while nobody does."""
+    async with Watching(client, prefix=name) as watching:
+        seen: Leader | None = None
+        first = True
+        while True:
+            now = await leader(client, name)
+            if first or (now and now.token) != (seen and seen.token):
+                first, seen = False, now
+                yield now
+            # A leader that dies writes no event until somebody notices: look now and then.
+            await watching.next_letters(client.io.now() + min(SAFETY_NET, client.ttl / 2))

@@ -1,0 +1,79 @@
+"""Handing a grant to another process: a ticket out, an adoption elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from holdfast.core import deadline as deadlines
+from holdfast.core.names import check_name
+from holdfast.core.table.commands import Deadlocked, SessionOver
+from holdfast.errors import Deadlock, InvalidRequest, LockLost, NotHeld
+from holdfast.locks.client import Client
+from holdfast.locks.hold import Hold
+from holdfast.locks.owner import current_thread_name
+from holdfast.model import Claim, Gone
+
+START = "hf1"
+
+
+def digest(secret: str) -> str:
+    """What the engine keeps of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+async def hand_over(client: Client, hold: Hold) -> str:
+    """A text by which one other client may adopt this grant. Whoever has the text may; keep it secret.
+
+    The sender holds on until then. The text is void when the sender's session ends.
+    """
+    hold.check()
+    secret = secrets.token_urlsafe(16)
+    reply = await client.verbs.hand_over(hold.claim, digest(secret), client.until())
+    if isinstance(reply, Gone):
+        hold.lose(reply.reason)
+        raise LockLost(hold.claim.name, hold.token, reply.reason)
+    claim = hold.claim
+    flags = ("x" if claim.mode == "exclusive" else "s") + ("t" if claim.subtree else "") + str(claim.limit or "")
+    return " ".join((START, claim.id, secret, claim.kind, flags, claim.name))
+
+
+def parse(text: object) -> tuple[str, str, str, str, str]:
+    """The parts of a hand-over text."""
+    parts = text.split(" ", 5) if isinstance(text, str) else []
+    if len(parts) != 6 or parts[0] != START:
+        raise InvalidRequest("text", "…", "this is not what hand_over() returned")
+    _, source, secret, kind, flags, name = parts
+    check_name(name)
+    return source, secret, kind, flags, name
+
+
+async def adopt(client: Client, text: str) -> Hold:
+    """Take over a grant that was handed over: once, with a higher token. NotHeld if there is nothing left to adopt."""
+    source, secret, kind, flags, name = parse(text)
+    if not kind.startswith(client.kind("")):
+        raise InvalidRequest("text", "…", f"it is from another namespace than {client.namespace!r}")
+    limit = flags.lstrip("xst")
+    while True:
+        session = await client.live_session()
+        claim = Claim(
+            session.claim_id(), session.id, client.owner(session), kind, name,
+            "exclusive" if flags[0] == "x" else "shared", "t" in flags, int(limit or 0),
+            thread=current_thread_name(),
+        )  # fmt: skip
+        sent = client.io.now()
+        try:
+            reply = await client.verbs.adopt(claim, source, digest(secret), client.until())
+        except BaseException:
+            await client.io.shielded(client.withdraw(claim, True))
+            raise
+        if isinstance(reply, SessionOver):
+            continue
+        if isinstance(reply, Gone):
+            raise NotHeld(name, 0, reply.reason)
+        if isinstance(reply, Deadlocked):
+            raise Deadlock(name, reply.cycle)
+        ends = float("inf") if reply.hold_left is None else deadlines.deadline(sent, reply.hold_left)
+        hold = Hold(client.io, session, claim, reply.token, reply.slot, ends)
+        if session.add(hold):
+            return hold

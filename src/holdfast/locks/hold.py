@@ -1,0 +1,112 @@
+"""A grant's state on the holder's side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.errors import LockLost, NotHeld
+from holdfast.locks.session import Session
+from holdfast.model import Claim
+from holdfast.runtime.io import Event, Io
+
+
+class Hold:
+    """What is held by one claim, shared by the grant and its re-entries.
+
+    It is good until the earlier of two deadlines, compared at every look: the session's and
+    that of `max_hold`. Once lost it never comes back.
+    """
+
+    __slots__ = (
+        "_event", "_io", "_set_event", "claim", "ends", "entries", "on_lost", "reason", "released", "session",
+        "slot", "token",
+    )  # fmt: skip
+
+    def __init__(self, io: Io, session: Session, claim: Claim, token: int, slot: int | None, ends: float) -> None:
+        self._io, self.session, self.claim = io, session, claim
+        self.token, self.slot, self.ends = token, slot, ends
+        self.entries = 1
+        self.released = False
+        self.reason: str | None = None
+        self.on_lost: list[Callable[[], object]] = []
+        self._event: Event | None = None
+        self._set_event: Callable[[], None] | None = None
+
+    @property
+    def deadline(self) -> float:
+        return min(self.session.deadline, self.ends)
+
+    @property
+    def remaining(self) -> float:
+        if self.released or self.reason is not None:
+            return 0.0
+        return max(0.0, self.deadline - self._io.now())
+
+    @property
+    def valid(self) -> bool:
+        return self.remaining > 0.0
+
+    def check(self) -> None:
+        """Raise unless the grant is good now."""
+        if self.released:
+            raise NotHeld(self.claim.name, self.token)
+        if self.reason is None and self._io.now() >= self.deadline:
+            self.lose(self.why_over())
+        if self.reason is not None:
+            raise LockLost(self.claim.name, self.token, self.reason)
+
+    @property
+    def mortal(self) -> bool:
+        """Whether it ends by itself, because of `max_hold`."""
+        return self.ends != float("inf")
+
+    def let_go(self) -> bool:
+        """One entry less; whether it was the last, so that the lock itself has to be given back."""
+        with self.session.lock:
+            if self.released:
+                raise NotHeld(self.claim.name, self.token)
+            self.entries -= 1
+            if self.entries:
+                return False
+            self.entries = 1
+            self.released = True
+            return True
+
+    def why_over(self) -> str:
+        """What made the deadline pass."""
+        if self.ends <= self.session.deadline:
+            return "it was held longer than max_hold"
+        return self.session.over or f"no heartbeat was confirmed within its ttl of {self.session.ttl:g} s"
+
+    def lose(self, reason: str) -> bool:
+        """Say that it is lost: once, loudly. Callbacks run elsewhere."""
+        with self.session.lock:
+            if self.reason is not None or self.released:
+                return False
+            self.reason = reason
+            set_event, callbacks = self._set_event, list(self.on_lost)
+        if set_event is not None:
+            set_event()
+        for callback in callbacks:
+            self._io.call_back(callback)
+        return True
+
+    def when_lost(self, callback: Callable[[], Any]) -> None:
+        """Call this when it is lost, also if it is lost already."""
+        with self.session.lock:
+            if self.reason is None:
+                self.on_lost.append(callback)
+                return
+        self._io.call_back(callback)
+
+    def lost_event(self) -> Event:
+        """The event that users wait for; made when first asked for."""
+        with self.session.lock:
+            if self._event is None:
+                self._event, self._set_event = self._io.event()
+            event, lost = self._event, self.reason is not None
+        if lost:
+            assert self._set_event is not None
+            self._set_event()
+        return event

@@ -1,0 +1,243 @@
+"""The keeper: what a client does in the background, all of it in one thread.
+
+It opens the session and keeps it alive, hears the engine's notices, tells holders what they
+have lost, withdraws claims whose withdrawal could not be confirmed in time, and helps to
+clear away what has died while somebody here waits. It is a coroutine like every recipe, so
+the simulator drives it too.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from holdfast.core import deadline as deadlines
+from holdfast.core.backoff import full_jitter
+from holdfast.core.table import rows
+from holdfast.core.table.commands import GONE, Notice, Renewed, SessionOver
+from holdfast.engines.engine import Verbs
+from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.locks.session import Session
+from holdfast.model import Claim
+from holdfast.runtime.io import Signal
+
+if TYPE_CHECKING:
+    from holdfast.locks.client import Client
+
+log = logging.getLogger("holdfast")
+
+NEVER = float("inf")
+RAN_OUT = "its session ran out at the engine"
+
+
+@dataclass
+class Withdrawal:
+    """A claim that may still be there and must go."""
+
+    claim: Claim
+    unanswered: bool
+    due: float = 0.0
+    pauses: Iterator[float] | None = None
+
+
+class Keeper:
+    """Keeps one client's session. Everything here runs in the keeper's thread unless it says otherwise."""
+
+    def __init__(self, client: Client, verbs: Verbs, stalled: Callable[[], float]) -> None:
+        self.client, self.verbs, self.io = client, verbs, verbs.io
+        self.stalled = stalled
+        """For how many seconds the client's event loop has not turned."""
+        self.stopping = False
+        self.done = client.io.signal()
+        self.wanted: list[Signal] = []
+        """Who waits for a session to be opened."""
+        self.failure: HoldfastError | None = None
+        self.withdrawals: list[Withdrawal] = []
+        self._beat_at = NEVER
+        self._sweep_at = NEVER
+
+    # From any thread
+
+    def want_session(self, signal: Signal) -> None:
+        """Ask for a session; the signal is set when there is one, or when that failed."""
+        self.wanted.append(signal)
+        self.verbs.bell.set()
+
+    def beat_soon(self) -> None:
+        """Ask for a heartbeat now: it brings the reasons for what is gone."""
+        self._beat_at = 0.0
+        self.verbs.bell.set()
+
+    def withdraw(self, claim: Claim, unanswered: bool) -> None:
+        """Withdraw a claim, for as long as it takes: until it is confirmed or the session has ended."""
+        self.withdrawals.append(Withdrawal(claim, unanswered))
+        self.verbs.bell.set()
+
+    def stop(self) -> None:
+        """Ask the keeper to end."""
+        self.stopping = True
+        self.verbs.bell.set()
+
+    # In the keeper's thread
+
+    async def run(self) -> None:
+        """Keep the session until the client is closed."""
+        bell = self.verbs.bell
+        try:
+            while not self.stopping:
+                await self.io.wait(bell, self.next_due())
+                bell.clear()
+                await self.work()
+        finally:
+            self.done.set()
+
+    def next_due(self) -> float | None:
+        """When there is something to do even if nobody rings."""
+        due = min(self._beat_at, self._sweep_at if self.client.waiting else NEVER)
+        due = min([due, *(withdrawal.due for withdrawal in self.withdrawals)])
+        session = self.client.session
+        if session is not None and session.over is None:
+            due = min([due, session.deadline, *(hold.ends for hold in list(session.mortal.values()))])
+        return None if due == NEVER else due
+
+    async def work(self) -> None:
+        """Do all that is due."""
+        session = self.client.session
+        if session is not None and session.over is None:
+            self.find_lost(session)
+        if self.wanted:
+            await self.open_session()
+        session = self.client.session
+        if session is not None and session.over is None:
+            if self.io.now() >= self._beat_at:
+                await self.beat(session)
+            if self.client.waiting and self.io.now() >= self._sweep_at:
+                await self.sweep()
+        await self.withdraw_late()
+
+    async def open_session(self) -> None:
+        """Open a session for those who want one."""
+        waiting, self.wanted = self.wanted, []
+        if self.client.session is None or self.client.session.over is not None:
+            try:
+                self.client.session = await self.new_session()
+                self.failure = None
+            except HoldfastError as error:
+                self.failure = error
+        for signal in waiting:
+            signal.set()
+
+    async def new_session(self) -> Session:
+        client = self.client
+        row = rows.Session(secrets.token_hex(6), client.ttl, 0.0, client.app, client.host, client.pid)
+        sent = self.io.now()
+        reply = await self.verbs.open_session(row, sent + client.call_limit)
+        assert not isinstance(reply, SessionOver), "a new session id is known to nobody"
+        self._beat_at = sent + deadlines.beat_interval(reply.ttl)
+        self._sweep_at = sent
+        return Session(row.id, reply.ttl, deadlines.deadline(sent, reply.ttl))
+
+    async def beat(self, session: Session) -> None:
+        """One heartbeat for everything that is held. Only its answer moves the deadline."""
+        interval = deadlines.beat_interval(session.ttl)
+        sent = self.io.now()
+        if self.stalled() > self.client.max_stall:
+            log.warning("%s: the event loop has not turned for %.1f s: not renewing", self.client, self.stalled())
+            session.in_danger, self._beat_at = True, sent + interval
+            return
+        # An early beat of a reader of reasons comes again; a failed one is tried again soon.
+        self._beat_at = sent + interval
+        try:
+            reply = await self.verbs.renew(session.id, min(session.deadline, sent + self.client.call_limit))
+        except EngineUnavailable as error:
+            if not session.in_danger:
+                log.warning("%s: heartbeat failed, grants are in danger: %s", self.client, error)
+            session.in_danger = True
+            self._beat_at = self.io.now() + interval / 3
+            return
+        self.answered(session, sent, reply)
+
+    def answered(self, session: Session, sent: float, reply: Renewed | SessionOver) -> None:
+        """Take the answer to a heartbeat that was sent at `sent`, whoever sent it."""
+        if isinstance(reply, SessionOver):
+            self.end(session, RAN_OUT)
+            return
+        session.deadline = max(session.deadline, deadlines.deadline(sent, reply.ttl))
+        session.in_danger = False
+        if reply.next_death is not None:
+            self._sweep_at = self.io.now() + reply.next_death
+        for claim_id, reason in reply.gone:
+            self.lose(session, claim_id, reason)
+
+    async def sweep(self) -> None:
+        """Clear away what has died, so that those who wait here go on without delay."""
+        now = self.io.now()
+        self._sweep_at = now + self.client.ttl
+        try:
+            done = await self.verbs.sweep(now + self.client.call_limit)
+        except EngineUnavailable as error:
+            log.debug("%s: sweep failed: %s", self.client, error)
+            return
+        if done.more:
+            self._sweep_at = now
+        elif done.next_death is not None:
+            # Not at once after an expiry that is due this very moment: clocks have grain.
+            self._sweep_at = self.io.now() + max(done.next_death, 0.002)
+
+    def find_lost(self, session: Session) -> None:
+        """Tell holders whose deadline has passed."""
+        now = self.io.now()
+        if now >= session.deadline:
+            self.end(session, f"no heartbeat was confirmed within its ttl of {session.ttl:g} s")
+            return
+        for hold in list(session.mortal.values()):
+            if now >= hold.ends:
+                self.lose(session, hold.claim.id, hold.why_over())
+
+    def lose(self, session: Session, claim_id: str, reason: str) -> None:
+        """One grant is gone: say so, then give it back, which tells the engine that we know."""
+        hold = session.holds.get(claim_id)
+        if hold is None:
+            return
+        if hold.lose(reason):
+            log.warning("%s: lost %r (token %d): %s", self.client, hold.claim.name, hold.token, reason)
+        session.drop(hold)
+        self.withdraw(hold.claim, unanswered=False)
+
+    def end(self, session: Session, reason: str) -> None:
+        """The session is over, and everything that was held under it is lost."""
+        self._beat_at = self._sweep_at = NEVER
+        holds = session.end(reason)
+        for hold in holds:
+            hold.lose(reason)
+        if holds:
+            log.warning("%s: session %s is over, %d grants lost: %s", self.client, session.id, len(holds), reason)
+        self.client.wakeups.ring_all()
+
+    async def withdraw_late(self) -> None:
+        """Try again to withdraw what could not be withdrawn in time."""
+        now = self.io.now()
+        for withdrawal in [late for late in self.withdrawals if late.due <= now]:
+            session = self.client.session
+            if session is not None and session.id == withdrawal.claim.session and session.over is None:
+                try:
+                    await self.verbs.leave(
+                        withdrawal.claim, withdrawal.unanswered, self.io.now() + self.client.call_limit
+                    )
+                except EngineUnavailable:
+                    withdrawal.pauses = withdrawal.pauses or full_jitter(0.1, session.ttl / 3, self.io.uniform)
+                    withdrawal.due = self.io.now() + next(withdrawal.pauses)
+                    continue
+            # Confirmed; or the session has ended, and the claim with it.
+            self.withdrawals.remove(withdrawal)
+
+    def hear(self, notice: Notice) -> None:
+        """Take a notice from the engine, in any thread."""
+        # A claim that is gone: the next heartbeat brings the reason.
+        if notice.what == GONE:
+            self.beat_soon()
+        else:
+            self.client.wakeups.ring(notice.subject)

@@ -1,0 +1,55 @@
+"""A latch: opens for good when it has been counted down to zero."""
+
+from __future__ import annotations
+
+from holdfast.errors import Conflict, InvalidRequest, NotAcquired
+from holdfast.locks.cell import CellFront
+from holdfast.locks.client import Client
+from holdfast.locks.watching import Watching
+
+KEEP = 86_400.0
+
+
+class LatchFront:
+    """A count in a cell. It lives `keep` seconds after its last use."""
+
+    def __init__(self, client: Client, name: str, count: int, keep: float) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise InvalidRequest("count", count, "a latch counts down from 1 or more")
+        self.client, self.name, self.count = client, name, count
+        self.cell = CellFront(client, "latch", name, keep)
+
+    async def left(self) -> tuple[int, int]:
+        """How many are missing, and the cell's version."""
+        value, version = await self.cell.get()
+        if value is None:
+            return self.count, version
+        if value["count"] != self.count:
+            raise InvalidRequest("count", self.count, f"latch {self.name!r} is in use with count {value['count']}")
+        return int(value["left"]), version
+
+    async def count_down(self, n: int) -> int:
+        """Count down by `n`; how many are missing now, 0 at the least."""
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise InvalidRequest("n", n, "a latch counts down by 1 or more")
+        while True:
+            left, version = await self.left()
+            left = max(0, left - n)
+            try:
+                await self.cell.set({"count": self.count, "left": left}, version)
+                return left
+            except Conflict:
+                continue
+
+    async def wait(self, wait: float | None) -> None:
+        """Wait until the count is zero; NotAcquired if that takes longer than `wait`."""
+        io = self.client.io
+        started = io.now()
+        until = None if wait is None else started + wait
+        if not (await self.left())[0]:
+            return
+        async with Watching(self.client, cell=(self.cell.kind, self.name)) as watching:
+            while (await self.left())[0]:
+                if until is not None and io.now() >= until:
+                    raise NotAcquired(self.name, io.now() - started)
+                await watching.next_letters(until)

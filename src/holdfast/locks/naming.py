@@ -1,0 +1,29 @@
+"""Lock names from a call's arguments, for the decorator."""
+
+from __future__ import annotations
+
+import inspect
+import string
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.errors import InvalidRequest
+
+
+def namer(template: str, function: Callable[..., Any]) -> Callable[..., str]:
+    """What makes a name from the arguments of `function`; checked when the decorator is applied."""
+    signature = inspect.signature(function)
+    for _, field, _, _ in string.Formatter().parse(template):
+        if field is None:
+            continue
+        first = field.split(".")[0].split("[")[0]
+        if first not in signature.parameters:
+            known = ", ".join(signature.parameters) or "none"
+            raise InvalidRequest("name", template, f"{function.__name__}() has no argument {first!r} (it has: {known})")
+
+    def name(*args: Any, **kwargs: Any) -> str:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return template.format(**bound.arguments)
+
+    return name

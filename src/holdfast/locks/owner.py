@@ -1,0 +1,66 @@
+"""Who, inside a client, holds or waits.
+
+Neither a thread id nor a thread-local nor the session alone identifies an owner: thread ids
+come again, and tasks share threads. So threads and tasks get numbers of our own, which are
+never reused, and a child task does not inherit its parent's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from holdfast.core.names import check_name
+
+_chosen: ContextVar[str | None] = ContextVar("holdfast-owner", default=None)
+_numbers = itertools.count(1)
+_threads = threading.local()
+_tasks: WeakKeyDictionary[asyncio.Task[Any], str] = WeakKeyDictionary()
+
+
+@contextmanager
+def owner(name: str) -> Iterator[None]:
+    """Act as the owner `name` in this context: reentrancy and deadlock detection go by it."""
+    if "/" in check_name(name, "owner"):
+        raise ValueError("an owner's name has no slash")
+    reset = _chosen.set(name)
+    try:
+        yield
+    finally:
+        _chosen.reset(reset)
+
+
+def current_owner() -> str:
+    """The owner that is running now: the chosen one, else the task, else the thread."""
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    if task is not None:
+        known = _tasks.get(task)
+        if known is None:
+            known = _tasks[task] = f"a{next(_numbers)}"
+        return known
+    try:
+        return _threads.id  # type: ignore[no-any-return]
+    except AttributeError:
+        _threads.id = f"t{next(_numbers)}"
+        return _threads.id  # type: ignore[no-any-return]
+
+
+def current_thread_name() -> str:
+    """What people call it: the task's name, or the thread's."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return task.get_name() if task is not None else threading.current_thread().name

@@ -1,0 +1,38 @@
+"""Giving a lock back."""
+
+from __future__ import annotations
+
+from holdfast.errors import LockLost, NotHeld
+from holdfast.locks.client import Client
+from holdfast.locks.hold import Hold
+from holdfast.model import Gone
+
+
+async def release(client: Client, hold: Hold) -> None:
+    """Give a hold back; its last entry gives back the lock. LockLost if it was lost before.
+
+    The claim id is kept until the engine has confirmed: a release that failed may be repeated,
+    and the keeper goes on by itself.
+    """
+    if not hold.let_go():
+        return
+    if hold.reason is not None:
+        raise LockLost(hold.claim.name, hold.token, hold.reason)
+    try:
+        reply = await client.io.shielded(client.verbs.release(hold.claim, client.until()))
+    except BaseException:
+        client.start_keeper().withdraw(hold.claim, unanswered=False)
+        hold.released = False
+        raise
+    hold.session.drop(hold)
+    if isinstance(reply, Gone):
+        hold.reason = reply.reason
+        raise LockLost(hold.claim.name, hold.token, reply.reason)
+
+
+async def release_quietly(client: Client, hold: Hold) -> None:
+    """Give back what is not to be used after all; whether it was lost meanwhile does not matter."""
+    try:
+        await release(client, hold)
+    except (LockLost, NotHeld):
+        return

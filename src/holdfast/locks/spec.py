@@ -1,0 +1,103 @@
+"""What kind of lock is asked for, checked before anything is sent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+from holdfast.core.names import check_name
+from holdfast.errors import InvalidRequest
+from holdfast.model import Mode, Place
+
+MOST_PERMITS = 1_000_000
+LONGEST_NOTE = 4096
+
+
+def check_seconds(argument: str, value: object, *, least: float = 0.0) -> float | None:
+    """A number of seconds, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise InvalidRequest(argument, value, "seconds are a number, or None")
+    if value < least:
+        raise InvalidRequest(argument, value, f"it is at least {least:g} s")
+    return None if math.isinf(value) else float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A lock as the user described it."""
+
+    kind: str
+    name: str
+    mode: Mode = "exclusive"
+    subtree: bool = False
+    limit: int = 0
+    wait: float | None = None
+    reentrant: bool = False
+    max_hold: float | None = None
+    on_lost: Callable[[Any], object] | None = None
+    note: str = ""
+    on_wait: Callable[[Place], object] | None = None
+    """Told of the place in line whenever it is known anew."""
+
+    def shared(self) -> Spec:
+        """The same for reading."""
+        return replace(self, mode="shared")
+
+
+class Options(TypedDict, total=False):
+    """What every front that holds something takes."""
+
+    wait: float | None
+    """How long to stand in line; None for ever."""
+    reentrant: bool
+    """Whether an owner that holds it may take it again."""
+    max_hold: float | None
+    """When a hold that lasts too long is ended."""
+    on_lost: Callable[[Any], object] | None
+    """Called with the grant when it is lost."""
+    note: str | None
+    """What people see beside the owner."""
+    on_wait: Callable[[Place], object] | None
+    """Called with the place in line while it waits."""
+
+
+def make_spec(
+    kind: str,
+    name: str,
+    *,
+    mode: Mode = "exclusive",
+    subtree: bool = False,
+    limit: int | None = None,
+    wait: float | None = None,
+    reentrant: bool = False,
+    max_hold: float | None = None,
+    on_lost: Callable[[Any], object] | None = None,
+    note: str | None = None,
+    on_wait: Callable[[Place], object] | None = None,
+) -> Spec:
+    """A spec whose every part is valid; InvalidRequest otherwise."""
+    check_name(name)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_PERMITS):
+        raise InvalidRequest("limit", limit, f"a semaphore has 1 to {MOST_PERMITS} permits")
+    for argument, callback in (("on_lost", on_lost), ("on_wait", on_wait)):
+        if callback is not None and not callable(callback):
+            raise InvalidRequest(argument, callback, "it is called, so it has to be a function")
+    if note is not None and (not isinstance(note, str) or len(note.encode(errors="replace")) > LONGEST_NOTE):
+        raise InvalidRequest("note", note, f"a note is text of at most {LONGEST_NOTE} bytes")
+    return Spec(
+        kind=kind,
+        name=name,
+        mode=mode,
+        subtree=bool(subtree),
+        limit=limit or 0,
+        wait=check_seconds("wait", wait),
+        reentrant=bool(reentrant),
+        max_hold=check_seconds("max_hold", max_hold, least=0.1),
+        on_lost=on_lost,
+        note=note or "",
+        on_wait=on_wait,
+    )

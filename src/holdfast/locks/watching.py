@@ -1,0 +1,80 @@
+"""Being told what happens: the engine collects events, the client fetches them when it is rung."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+from holdfast.core.names import check_prefix
+from holdfast.core.table.commands import SessionOver
+from holdfast.errors import HoldfastError
+from holdfast.locks.client import Client
+from holdfast.locks.session import Session
+from holdfast.model import LockEvent
+
+SAFETY_NET = 5.0
+"""How long to go without looking, should a notice be lost."""
+
+_numbers = itertools.count(1)
+
+
+class Watching:
+    """A watch on a prefix, or on one cell, for as long as the `async with` lasts."""
+
+    def __init__(self, client: Client, *, prefix: str = "", cell: tuple[str, str] | None = None) -> None:
+        self.client, self.prefix, self.cell = client, prefix, cell
+        self.id = f"w{next(_numbers)}"
+        self.after = 0
+        self.session: Session
+
+    async def __aenter__(self) -> Watching:
+        await self.begin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.client.wakeups.forget(self.id)
+        if not self.client.closed and self.session.over is None:
+            await self.client.io.shielded(self.client.verbs.unwatch(self.session.id, self.id, self.client.until()))
+
+    async def begin(self) -> None:
+        """Start to collect, under a new session if the last one ended."""
+        client = self.client
+        while True:
+            self.session, self.after = await client.live_session(), 0
+            client.wakeups.expect(self.id)
+            if self.cell is not None:
+                kind, name = self.cell
+                reply = await client.verbs.cell_watch(self.session.id, self.id, kind, name, client.until())
+            else:
+                reply = await client.verbs.watch(self.session.id, self.id, client.kind(""), self.prefix, client.until())
+            if not isinstance(reply, SessionOver):
+                return
+
+    async def next_letters(self, until: float | None) -> tuple[LockEvent, ...]:
+        """Wait for something to happen; nothing if `until` comes first, or if the watch had to begin anew."""
+        client, io = self.client, self.client.io
+        signal = client.wakeups.signal(self.id, io)
+        while True:
+            reply = await client.verbs.fetch(self.session.id, self.id, self.after, client.until())
+            if isinstance(reply, SessionOver):
+                # What happened in between was not collected.
+                client.wakeups.forget(self.id)
+                await self.begin()
+                return ()
+            if reply.overflowed:
+                raise HoldfastError(f"the watch fell {len(reply.events)} events behind; begin it again")
+            self.after = reply.last
+            if reply.events or (until is not None and io.now() >= until):
+                return reply.events
+            look_at = io.now() + SAFETY_NET
+            await io.wait(signal, look_at if until is None else min(until, look_at))
+            signal.clear()
+            client.check_open()
+
+
+async def watch(client: Client, prefix: str) -> AsyncIterator[LockEvent]:
+    """Every event of locks under a prefix, in order, from now on."""
+    async with Watching(client, prefix=check_prefix(prefix)) as watching:
+        while True:
+            for event in await watching.next_letters(None):
+                yield client.shown_event(event)

@@ -1,0 +1,1 @@
+"""One source of coroutines, three drivers: blocking, asyncio, simulated."""

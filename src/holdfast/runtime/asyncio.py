@@ -1,0 +1,136 @@
+"""The asyncio driver."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from holdfast.runtime import clock
+from holdfast.runtime.io import Event, Signal
+
+T = TypeVar("T")
+
+
+class AsyncioPort(Protocol):
+    """Where an asyncio Io sends its requests."""
+
+    async def call(self, request: Any, until: float) -> Any: ...
+
+
+def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: object) -> None:
+    """Call a function in its loop from any thread; a loop that is closed has nobody left to hear it."""
+    try:
+        loop.call_soon_threadsafe(function, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+
+
+class AsyncioSignal:
+    """A flag that one task waits for and any thread sets."""
+
+    __slots__ = ("_flag", "_loop", "_waiter")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._flag = loop, False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def set(self) -> None:
+        self._flag = True
+        if self._waiter is not None:
+            call_in_loop(self._loop, self._wake)
+
+    def clear(self) -> None:
+        self._flag = False
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self, seconds: float | None) -> bool:
+        self._waiter = self._loop.create_future()
+        # The flag is looked at after the waiter is in place, so that a set in between is not missed.
+        if self._flag:
+            self._waiter = None
+            return True
+        timer = None if seconds is None else self._loop.call_later(max(0.0, seconds), self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+        return self._flag
+
+
+class AsyncioIo:
+    """Awaits on the running loop."""
+
+    now = staticmethod(clock.now)
+    uniform = staticmethod(random.uniform)
+
+    def __init__(self, port: AsyncioPort, loop: asyncio.AbstractEventLoop) -> None:
+        self.port, self.loop = port, loop
+        self._callbacks: set[asyncio.Task[Any]] = set()
+
+    async def call(self, request: Any, until: float) -> Any:
+        return await self.port.call(request, until)
+
+    async def wait(self, signal: Signal, until: float | None) -> bool:
+        assert isinstance(signal, AsyncioSignal)
+        return await signal.wait(None if until is None else until - clock.now())
+
+    async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        task = self.loop.create_task(work)
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        if cancelled is not None and not task.cancelled():
+            # The work is done and its outcome known; the caller was told to stop, and stops now.
+            task.exception()
+            raise cancelled
+        return task.result()
+
+    def signal(self) -> AsyncioSignal:
+        return AsyncioSignal(self.loop)
+
+    def event(self) -> tuple[Event, Callable[[], None]]:
+        event = asyncio.Event()
+        return event, lambda: call_in_loop(self.loop, event.set)
+
+    def call_back(self, function: Callable[..., object], *args: object) -> None:
+        call_in_loop(self.loop, self._run_callback, function, *args)
+
+    def _run_callback(self, function: Callable[..., object], *args: object) -> None:
+        result = function(*args)
+        if asyncio.iscoroutine(result):
+            task = self.loop.create_task(result)
+            self._callbacks.add(task)
+            task.add_done_callback(self._callbacks.discard)
+
+
+class LoopPulse:
+    """Whether a loop still turns, as seen from another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._asked: float | None = None
+
+    def stalled(self) -> float:
+        """For how many seconds the loop has owed an answer; asks again if it owes none."""
+        if self._asked is not None:
+            return clock.now() - self._asked
+        self._asked = clock.now()
+        call_in_loop(self._loop, self._answer)
+        return 0.0
+
+    def _answer(self) -> None:
+        self._asked = None

@@ -1,0 +1,73 @@
+"""The blocking driver: nothing ever suspends, so one `send` runs the whole call."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from holdfast.runtime import clock
+from holdfast.runtime.io import Event, Signal
+
+T = TypeVar("T")
+
+
+class BlockingPort(Protocol):
+    """Where a blocking Io sends its requests."""
+
+    def call(self, request: Any, until: float) -> Any: ...
+
+
+@runtime_checkable
+class BlockingSignal(Signal, Protocol):
+    """A signal that a thread can block on: a threading.Event, or a bell that an engine brings."""
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine whose awaitables never suspend."""
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    work.close()
+    raise AssertionError("a blocking recipe suspended: it awaited something that is not its Io's")
+
+
+def in_thread(work: Coroutine[Any, Any, None]) -> threading.Thread:
+    """Start a keeper in a thread of its own."""
+    thread = threading.Thread(target=run, args=(work,), name="holdfast-keeper", daemon=True)
+    thread.start()
+    return thread
+
+
+class BlockingIo:
+    """Awaits by blocking the thread."""
+
+    now = staticmethod(clock.now)
+    uniform = staticmethod(random.uniform)
+
+    def __init__(self, port: BlockingPort) -> None:
+        self.port = port
+
+    async def call(self, request: Any, until: float) -> Any:
+        return self.port.call(request, until)
+
+    async def wait(self, signal: Signal, until: float | None) -> bool:
+        assert isinstance(signal, BlockingSignal)
+        return signal.wait(None if until is None else max(0.0, until - clock.now()))
+
+    async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work
+
+    def signal(self) -> threading.Event:
+        return threading.Event()
+
+    def event(self) -> tuple[Event, Callable[[], None]]:
+        event = threading.Event()
+        return event, event.set
+
+    def call_back(self, function: Callable[..., object], *args: object) -> None:
+        threading.Thread(target=function, args=args, name="holdfast-callback", daemon=True).start()
