@@ -144,9 +144,7 @@ def test_a_long_function_is_caught(start: str) -> None:
     assert len(list(long_functions(start + "    x = 1\n" * 60))) == 1
 
 
-@pytest.mark.parametrize(
-    "path", ["utils.py", "core/helpers.py", "common/names.py", "engines/_base.py", "manager.py"]
-)
+@pytest.mark.parametrize("path", ["utils.py", "core/helpers.py", "common/names.py", "engines/_base.py", "manager.py"])
 def test_a_vague_name_is_caught(path: str) -> None:
     assert len(list(vague_names(Path(path)))) == 1
     assert list(vague_names(Path("core/database.py"))) == []
@@ -203,8 +201,6 @@ def test_a_suppressed_error_is_caught() -> None:
     assert list(swallowed_errors("with contextlib.suppress(FileNotFoundError):\n    f()")) == []
 
 
-@pytest.mark.parametrize(
-    "handler", ["except OSError:\n    pass", "except Exception:\n    log()", "except:\n    raise"]
-)
+@pytest.mark.parametrize("handler", ["except OSError:\n    pass", "except Exception:\n    log()", "except:\n    raise"])
 def test_a_handled_error_passes(handler: str) -> None:
     assert list(swallowed_errors(f"try:\n    f()\n{handler}")) == []

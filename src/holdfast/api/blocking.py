@@ -192,7 +192,8 @@ class AllLocks(Scoped[Grants]):
 
     def acquire(self, wait: Wait = ...) -> Grants:
         """Take all of them within `wait` seconds, or none."""
-        return Grants(self._client, run(several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0]))))
+        holds = run(several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0])))
+        return Grants(self._client, holds)
 
     def try_acquire(self) -> Grants | None:
         """Take all of them if they are free now, else None."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -52,7 +53,7 @@ class Keeper:
         """For how many seconds the client's event loop has not turned."""
         self.stopping = False
         self.done = client.io.signal()
-        self.wanted: list[Signal] = []
+        self.wanted: deque[Signal] = deque()
         """Who waits for a session to be opened."""
         self.failure: HoldfastError | None = None
         self.withdrawals: list[Withdrawal] = []
@@ -91,6 +92,13 @@ class Keeper:
                 await self.io.wait(bell, self.next_due())
                 bell.clear()
                 await self.work()
+        except Exception as error:
+            # Without a keeper nothing is renewed: say so at once, not when somebody happens to look.
+            log.exception("%s: the keeper failed", self.client)
+            self.client.keeper = None
+            if self.client.session is not None and self.client.session.over is None:
+                self.end(self.client.session, f"its keeper failed: {error!r}")
+            raise
         finally:
             self.done.set()
 
@@ -120,7 +128,7 @@ class Keeper:
 
     async def open_session(self) -> None:
         """Open a session for those who want one."""
-        waiting, self.wanted = self.wanted, []
+        waiting = [self.wanted.popleft() for _ in range(len(self.wanted))]
         if self.client.session is None or self.client.session.over is not None:
             try:
                 self.client.session = await self.new_session()
@@ -172,12 +180,17 @@ class Keeper:
         for claim_id, reason in reply.gone:
             self.lose(session, claim_id, reason)
 
+    def before_beat(self) -> float:
+        """When a request that is not the heartbeat has to be over, so that it never delays one."""
+        now = self.io.now()
+        return max(now + 0.05, min(now + self.client.call_limit, self._beat_at))
+
     async def sweep(self) -> None:
         """Clear away what has died, so that those who wait here go on without delay."""
         now = self.io.now()
         self._sweep_at = now + self.client.ttl
         try:
-            done = await self.verbs.sweep(now + self.client.call_limit)
+            done = await self.verbs.sweep(self.before_beat())
         except EngineUnavailable as error:
             log.debug("%s: sweep failed: %s", self.client, error)
             return

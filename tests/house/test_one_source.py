@@ -1,0 +1,95 @@
+"""No recipe is written twice: the two APIs are one text, up to `await`, and hold no logic of their own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+API = Path(__file__).parents[2] / "src" / "holdfast" / "api"
+FACADES = [
+    "AllLocks", "Barrier", "Cell", "Client", "Election", "Grant", "Grants", "Latch", "Lock", "RWLock",
+]  # fmt: skip
+
+OWN = {"__enter__", "__exit__", "__aenter__", "__aexit__", "lost", "locked", "__repr__", "_body"}
+"""What differs by nature: how a `with` ends (an asyncio body is cancelled), and what an Event is."""
+
+
+class Plain(ast.NodeTransformer):
+    """Take away what makes a method blocking or asynchronous."""
+
+    def visit_Await(self, node: ast.Await) -> ast.AST:
+        return cast(ast.AST, self.visit(node.value))
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "run":
+            return node.args[0]
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        fields = {name: getattr(node, name) for name in ast.FunctionDef._fields if hasattr(node, name)}
+        return ast.FunctionDef(**fields)
+
+
+def methods(source: str, facade: str) -> dict[str, str]:
+    """Each method of a class, with neither `await` nor `run`, as text that can be compared."""
+    tree = ast.parse(source)
+    found = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == facade)
+    plain = {}
+    for node in found.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in OWN:
+            plain[node.name] = ast.dump(Plain().visit(node))
+    return plain
+
+
+def loops(source: str) -> list[str]:
+    """Functions of an API module that loop over awaits or pause: recipes in the wrong place."""
+    bad = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for inner in ast.walk(node):
+                pauses = isinstance(inner, ast.Call) and ast.unparse(inner.func).endswith((".sleep", "verbs.enter"))
+                if pauses or isinstance(inner, ast.While | ast.AsyncFor):
+                    bad.append(node.name)
+    return bad
+
+
+@pytest.mark.parametrize("facade", FACADES)
+def test_both_apis_delegate_in_the_same_words(facade: str) -> None:
+    blocking = methods((API / "blocking.py").read_text(), facade)
+    asynchronous = methods((API / "asyncio.py").read_text(), facade)
+
+    assert blocking
+    assert blocking == asynchronous
+
+
+@pytest.mark.parametrize("module", ["blocking.py", "asyncio.py"])
+def test_an_api_module_holds_no_recipe(module: str) -> None:
+    assert loops((API / module).read_text()) == []
+
+
+def test_every_public_class_is_compared() -> None:
+    for module in ("blocking.py", "asyncio.py"):
+        tree = ast.parse((API / module).read_text())
+        classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+        assert classes - {"Scoped", "Stream", "Connecting"} == set(FACADES)
+
+
+def test_a_twin_that_drifted_is_seen() -> None:
+    one = "class Lock:\n    def acquire(self, wait):\n        return run(recipe(self, wait))\n"
+    same = "class Lock:\n    async def acquire(self, wait):\n        return await recipe(self, wait)\n"
+    other = "class Lock:\n    async def acquire(self, wait):\n        return await recipe(self, None)\n"
+
+    assert methods(one, "Lock") == methods(same, "Lock")
+    assert methods(one, "Lock") != methods(other, "Lock")
+
+
+def test_a_recipe_in_an_api_module_is_seen() -> None:
+    assert loops("async def acquire():\n    while True:\n        await asyncio.sleep(1)\n") == [
+        "acquire:2",
+        "acquire:3",
+    ]
