@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
@@ -47,8 +48,12 @@ class Grant(GrantView):
 
     async def release(self) -> None:
         """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
-        await release(self._client, self._hold)
-        self._released = True
+        self._give_back_once()
+        try:
+            await release(self._client, self._hold)
+        except BaseException:
+            self._released = False
+            raise
 
     async def hand_over(self) -> str:
         """A secret text by which another client may adopt this grant; this one holds until then."""
@@ -103,14 +108,15 @@ class Grants(Mapping[str, Grant]):
 G = TypeVar("G", Grant, Grants)
 
 
-class Scoped(Generic[G]):
+class Scoped(ABC, Generic[G]):
     """Something that `async with` takes and gives back; one object serves many tasks."""
 
     def __init__(self) -> None:
         self._entered: dict[asyncio.Task[Any] | None, list[G]] = {}
 
-    async def acquire(self) -> G:
-        raise NotImplementedError
+    @abstractmethod
+    async def acquire(self, wait: Wait = ...) -> G:
+        """Wait for it and take it."""
 
     async def __aenter__(self) -> G:
         grant = await self.acquire()

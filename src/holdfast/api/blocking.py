@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from types import EllipsisType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
@@ -48,8 +49,12 @@ class Grant(GrantView):
 
     def release(self) -> None:
         """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
-        run(release(self._client, self._hold))
-        self._released = True
+        self._give_back_once()
+        try:
+            run(release(self._client, self._hold))
+        except BaseException:
+            self._released = False
+            raise
 
     def hand_over(self) -> str:
         """A secret text by which another client may adopt this grant; this one holds until then."""
@@ -112,14 +117,15 @@ class Grants(Mapping[str, Grant]):
 G = TypeVar("G", Grant, Grants)
 
 
-class Scoped(Generic[G]):
+class Scoped(ABC, Generic[G]):
     """Something that `with` takes and gives back; one object serves many threads."""
 
     def __init__(self) -> None:
         self._entered = threading.local()
 
-    def acquire(self) -> G:
-        raise NotImplementedError
+    @abstractmethod
+    def acquire(self, wait: Wait = ...) -> G:
+        """Wait for it and take it."""
 
     def __enter__(self) -> G:
         grant = self.acquire()

@@ -20,9 +20,11 @@ from holdfast.core.table import Outcome, apply
 from holdfast.core.table.commands import CellSet, Close, Command, Done, Notice, Open, RaiseTokens
 from holdfast.core.table.machine import READS
 from holdfast.core.urls import Url
+from holdfast.engines.checkup import Finding
 from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.memory import GUARANTEES as MEMORY
 from holdfast.engines.sqlite_bell import Bell, ring
+from holdfast.engines.sqlite_checkup import check_up
 from holdfast.engines.sqlite_file import SqliteFile, raise_bound, unavailable
 from holdfast.engines.sqlite_rows import BoundReached, SqliteRows
 from holdfast.engines.table_verbs import TableVerbs
@@ -248,6 +250,10 @@ class SqliteEngine:
                     os.unlink(self.file.wake_folder / session)
                 except FileNotFoundError:
                     continue
+
+    def check_up(self) -> list[Finding]:
+        """What `doctor` finds here."""
+        return check_up(self.file)
 
     def abandon(self) -> None:
         """SQLite connections never cross a fork: they are kept, unused, so that nothing closes them here."""
