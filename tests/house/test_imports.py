@@ -26,10 +26,13 @@ ALLOWED: dict[str, set[str]] = {
     "fence": _API_AND_BELOW | {"", "aio"},
     "dashboard": _API_AND_BELOW | {"", "aio"},
     "verify": _API_AND_BELOW | {"", "aio", "fence"},
+    "bench": _API_AND_BELOW | {"", "aio"},
     # The server runs the table, and knows no front.
     "server": {"errors", "model", "core", "runtime"},
+    # The story of `holdfast demo`: a user's program, which needs the public names only.
+    "demo": {"", "errors", "fence"},
     # The command line is the top: it starts every other part.
-    "cli": _API_AND_BELOW | {"", "aio", "fence", "dashboard", "verify", "server"},
+    "cli": _API_AND_BELOW | {"", "aio", "fence", "dashboard", "verify", "server", "bench", "demo"},
     "__main__": {"cli"},
 }
 

@@ -279,15 +279,24 @@ class Cell:
 
 
 class Stream(Generic[T]):
-    """What keeps coming, as an async iterator. Close it, or leave its `async with`, to stop being told."""
+    """What keeps coming, as an async iterator, from the start of its `async with` or else from the first `anext`.
 
-    def __init__(self, source: AsyncIterator[T]) -> None:
-        self._source = source
+    Close it, or leave its `async with`, to stop being told.
+    """
+
+    def __init__(self, source: AsyncIterator[T], *, says_begun: bool = False) -> None:
+        self._source, self._to_begin = source, says_begun
+
+    async def _begin(self) -> None:
+        if self._to_begin:
+            self._to_begin = False
+            await self._source.__anext__()
 
     def __aiter__(self) -> Stream[T]:
         return self
 
     async def __anext__(self) -> T:
+        await self._begin()
         return await self._source.__anext__()
 
     async def aclose(self) -> None:
@@ -295,6 +304,7 @@ class Stream(Generic[T]):
         await self._source.aclose()  # type: ignore[attr-defined]
 
     async def __aenter__(self) -> Stream[T]:
+        await self._begin()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -363,17 +373,19 @@ class Client:
     async def inspect(self, name: str, *, kind: str = "lock") -> LockInfo:
         """Who holds a lock and who waits for it, in order."""
         core = self._core
+        core.check_open()
         return core.shown(await core.verbs.inspect(core.kind(kind), check_name(name), core.until()))
 
     async def list(self, prefix: str = "", *, kind: str | None = None) -> list[LockInfo]:
         """Every lock in use under a prefix."""
         core = self._core
+        core.check_open()
         found = await core.verbs.list(check_prefix(prefix), core.kind(kind or ""), core.until())
         return [core.shown(info) for info in found]
 
     def watch(self, prefix: str = "") -> Stream[LockEvent]:
         """What happens to locks under a prefix, as it happens."""
-        return Stream(watching.watch(self._core, check_prefix(prefix)))
+        return Stream(watching.watch(self._core, check_prefix(prefix)), says_begun=True)
 
     async def break_lock(self, name: str, *, kind: str = "lock", force: bool = False) -> int:
         """Make every holder let go; how many there were. Returns when they are gone."""
@@ -432,7 +444,7 @@ class Connecting:
 
 
 def connect(
-    url: str | None = None,
+    url: object = None,
     *,
     ttl: float = settings.DEFAULT_TTL,
     namespace: str = settings.DEFAULT_NAMESPACE,
@@ -441,6 +453,8 @@ def connect(
     max_stall: float = settings.DEFAULT_MAX_STALL,
 ) -> Connecting:
     """Connect to an engine: `url`, else `$HOLDFAST_URL`, else the embedded SQLite file of this user.
+
+    In place of a URL, an existing client of another library (a psycopg connection or pool, …) lends its settings.
 
     `ttl` is how long what this client holds outlives it. `app` is what people see of it.
     `require` names guarantees that the engine has to give, or WeakerGuarantee is raised.

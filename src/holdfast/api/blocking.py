@@ -289,16 +289,25 @@ class Cell:
 
 
 class Stream(Generic[T]):
-    """What keeps coming, as an iterator. Close it, or leave its `with`, to stop being told."""
+    """What keeps coming, as an iterator, from the start of its `with` or else from the first `next`.
 
-    def __init__(self, source: AsyncIterator[T]) -> None:
-        self._source = source
+    Close it, or leave its `with`, to stop being told.
+    """
+
+    def __init__(self, source: AsyncIterator[T], *, says_begun: bool = False) -> None:
+        self._source, self._to_begin = source, says_begun
+
+    def _begin(self) -> None:
+        if self._to_begin:
+            self._to_begin = False
+            run(self._source.__anext__())  # type: ignore[arg-type]
 
     def __iter__(self) -> Stream[T]:
         return self
 
     def __next__(self) -> T:
         try:
+            self._begin()
             return run(self._source.__anext__())  # type: ignore[arg-type]
         except StopAsyncIteration:
             raise StopIteration from None
@@ -308,6 +317,7 @@ class Stream(Generic[T]):
         run(self._source.aclose())  # type: ignore[attr-defined]
 
     def __enter__(self) -> Stream[T]:
+        self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -376,17 +386,19 @@ class Client:
     def inspect(self, name: str, *, kind: str = "lock") -> LockInfo:
         """Who holds a lock and who waits for it, in order."""
         core = self._core
+        core.check_open()
         return core.shown(run(core.verbs.inspect(core.kind(kind), check_name(name), core.until())))
 
     def list(self, prefix: str = "", *, kind: str | None = None) -> list[LockInfo]:
         """Every lock in use under a prefix."""
         core = self._core
+        core.check_open()
         found = run(core.verbs.list(check_prefix(prefix), core.kind(kind or ""), core.until()))
         return [core.shown(info) for info in found]
 
     def watch(self, prefix: str = "") -> Stream[LockEvent]:
         """What happens to locks under a prefix, as it happens."""
-        return Stream(watching.watch(self._core, check_prefix(prefix)))
+        return Stream(watching.watch(self._core, check_prefix(prefix)), says_begun=True)
 
     def break_lock(self, name: str, *, kind: str = "lock", force: bool = False) -> int:
         """Make every holder let go; how many there were. Returns when they are gone."""
@@ -418,7 +430,7 @@ class Client:
 
 
 def connect(
-    url: str | None = None,
+    url: object = None,
     *,
     ttl: float = settings.DEFAULT_TTL,
     namespace: str = settings.DEFAULT_NAMESPACE,
@@ -426,6 +438,8 @@ def connect(
     require: Iterable[str] = (),
 ) -> Client:
     """Connect to an engine: `url`, else `$HOLDFAST_URL`, else the embedded SQLite file of this user.
+
+    In place of a URL, an existing client of another library (a psycopg connection or pool, …) lends its settings.
 
     `ttl` is how long what this client holds outlives it. `app` is what people see of it.
     `require` names guarantees that the engine has to give, or WeakerGuarantee is raised.

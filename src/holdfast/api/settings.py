@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast.core import deadline, urls
 from holdfast.engines.engine import Engine, Verbs
-from holdfast.engines.registry import engine_class
+from holdfast.engines.registry import engine_class, lent_url
 from holdfast.errors import InvalidRequest, Unsupported, WeakerGuarantee
 from holdfast.locks.client import Client
 from holdfast.locks.spec import Spec, check_seconds
@@ -79,9 +79,16 @@ def _close_what_is_open() -> None:
         core.close_at_exit()
 
 
-def make_settings(url: str | None, ttl: float, namespace: str, app: str | None, require: Iterable[str]) -> Settings:
+def find_url(given: object) -> urls.Url:
+    """Where to connect to: a URL, the default one, or the settings that an existing client lends."""
+    if given is None:
+        return urls.parse(default_url())
+    return urls.parse(given) if isinstance(given, str) else lent_url(given)
+
+
+def make_settings(url: object, ttl: float, namespace: str, app: str | None, require: Iterable[str]) -> Settings:
     """Check what `connect()` was given."""
-    parsed = urls.parse(default_url() if url is None else url)
+    parsed = find_url(url)
     seconds = check_seconds("ttl", ttl, least=deadline.SHORTEST_TTL)
     if seconds is None or seconds > deadline.LONGEST_TTL:
         raise InvalidRequest("ttl", ttl, f"a session lives for {deadline.SHORTEST_TTL:g} s to a day")

@@ -58,7 +58,8 @@ def parse(text: str) -> Url:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError as error:
-        raise InvalidRequest("url", text, f"its options cannot be read: {error}") from error
+        # Not the whole text: it may have a password in it.
+        raise InvalidRequest("url options", query, f"they cannot be read: {error}") from error
     for key, value in pairs:
         if key in options:
             raise InvalidRequest("url option", key, "it is given twice")

@@ -30,6 +30,17 @@ class Waiting(NamedTuple):
     granted: bool
 
 
+class Knot(NamedTuple):
+    """One owner in a cycle: what it waits for, and what it has that the one before it waits for."""
+
+    waits: Claim
+    has: Claim
+
+
+def _arrival(waiting: Waiting) -> tuple[int, str]:
+    return waiting.order, waiting.claim.id
+
+
 class Ahead:
     """What the claims before a point in the order do to one that comes there; only unfinished owners count."""
 
@@ -64,7 +75,7 @@ class Ahead:
 
 def finishers(claims: Iterable[Waiting]) -> set[str]:
     """The owners that will have all that they wait for."""
-    ordered = sorted(claims, key=lambda waiting: (waiting.order, waiting.claim.id))
+    ordered = sorted(claims, key=_arrival)
     unserved: dict[str, int] = {}
     for waiting in ordered:
         unserved.setdefault(waiting.claim.owner, 0)
@@ -102,37 +113,48 @@ def blockers(waiting: Waiting, claims: Sequence[Waiting]) -> list[Waiting]:
     return [other for other in claims if other.order < waiting.order and conflict(claim, other.claim)]
 
 
-def find_cycle(claims: Sequence[Waiting], newcomer_id: str) -> list[Waiting]:
-    """The shortest cycle through the newcomer's owner if it would wait for ever, as the claims that wait."""
+def find_cycle(claims: Sequence[Waiting], newcomer_id: str) -> list[Knot]:
+    """The shortest cycle through the newcomer's owner if it would wait for ever."""
+    claims = sorted(claims, key=_arrival)
     newcomer = next(waiting for waiting in claims if waiting.claim.id == newcomer_id)
     home = newcomer.claim.owner
     finished = finishers(claims)
     if home in finished:
         return []
     stuck = [waiting for waiting in claims if waiting.claim.owner not in finished]
+    # What the owner waits for besides comes second: it matters if a grant was given to one who waits already.
+    besides = [one for one in stuck if one.claim.owner == home and not one.granted and one is not newcomer]
+    cycle = _way_home([newcomer], stuck) or _way_home(besides, stuck)
+    # Everybody else could go on before, so there is a way home. Were there none, it would wait for ever all the same.
+    return cycle or [Knot(newcomer.claim, newcomer.claim)]
+
+
+def _way_home(starts: Sequence[Waiting], stuck: Sequence[Waiting]) -> list[Knot]:
+    """Breadth first from what an owner waits for to something that it has itself."""
     by_owner: dict[str, list[Waiting]] = {}
     for waiting in stuck:
         if not waiting.granted:
             by_owner.setdefault(waiting.claim.owner, []).append(waiting)
-    came_from: dict[str, Waiting] = {}
-    # Breadth first from the newcomer: every owner that is stuck is stuck because of it, so a way back exists.
-    line = deque([newcomer])
-    seen = {newcomer_id}
+    came_from: dict[str, tuple[Waiting, Claim]] = {}
+    line, seen = deque(starts), {waiting.claim.id for waiting in starts}
     while line:
         waiting = line.popleft()
         for other in blockers(waiting, stuck):
-            if other.claim.owner == home:
-                return _walk_back(waiting, came_from)
+            if other.claim.owner == starts[0].claim.owner:
+                return _walk_back(waiting, other.claim, came_from)
             for further in by_owner.get(other.claim.owner, ()):
                 if further.claim.id not in seen:
                     seen.add(further.claim.id)
-                    came_from[further.claim.id] = waiting
+                    came_from[further.claim.id] = (waiting, other.claim)
                     line.append(further)
-    return [newcomer]
+    return []
 
 
-def _walk_back(last: Waiting, came_from: dict[str, Waiting]) -> list[Waiting]:
-    path = [last]
-    while path[-1].claim.id in came_from:
-        path.append(came_from[path[-1].claim.id])
+def _walk_back(last: Waiting, closing: Claim, came_from: dict[str, tuple[Waiting, Claim]]) -> list[Knot]:
+    path: list[Knot] = []
+    while last.claim.id in came_from:
+        before, has = came_from[last.claim.id]
+        path.append(Knot(last.claim, has))
+        last = before
+    path.append(Knot(last.claim, closing))
     return path[::-1]

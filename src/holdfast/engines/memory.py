@@ -41,8 +41,12 @@ class MemoryTable:
 
     def __init__(self, now: Callable[[], float] = clock.now, wall: Callable[[], float] = time.time) -> None:
         self.now, self.wall = now, wall
+        self.start()
+
+    def start(self) -> None:
+        """Be empty: a new table, or a fork's."""
         # Counting starts at the time of creation, so that a table made anew never repeats a token.
-        self.rows = Dictionary(first_number=int(wall() * 1_000_000))
+        self.rows = Dictionary(first_number=int(self.wall() * 1_000_000))
         self.clients: dict[str, Deliver] = {}
         """By session: who takes its notices."""
         self.lock = threading.Lock()
@@ -121,7 +125,7 @@ class MemoryEngine:
 
     def abandon(self) -> None:
         """A fork has a table of its own: what the parent's threads were doing to theirs stays there."""
-        self.table = _tables[self.address.removeprefix("memory://")] = MemoryTable()
+        self.table.start()
 
     def close(self) -> None:
         """Nothing is open."""

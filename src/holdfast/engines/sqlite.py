@@ -11,6 +11,7 @@ import random
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +37,9 @@ from holdfast.runtime.blocking import BlockingIo
 
 DURABLE = frozenset({CellSet, RaiseTokens})
 """Commands whose effect has to survive a power cut, not only a crash."""
+
+FORK_WAITS = 5.0
+"""How long a fork waits at most for other threads to finish their steps."""
 
 ON_THE_LOOP = 0.002
 """How long a step may wait for the file before it leaves the event loop for a thread."""
@@ -66,7 +70,8 @@ class SqlitePort:
 
     def __init__(self, engine: SqliteEngine) -> None:
         self.engine = engine
-        self.turn = threading.Lock()
+        # Reentrant, because then a thread can tell whether it has its turn: see `call_within`.
+        self.turn = threading.RLock()
         self.connection: sqlite3.Connection | None = None
         self.rows: SqliteRows
 
@@ -81,9 +86,9 @@ class SqlitePort:
 
     def call_within(self, request: Command, until: float, patience: float) -> Any:
         """Run a command; Busy if this connection or the file is not to be had in time. Nothing was done then."""
-        if not self.turn.acquire(timeout=patience):
-            raise Busy
         try:
+            if not self.turn.acquire(timeout=patience):
+                raise Busy
             if self.connection is None:
                 self.connection = self.engine.file.connect()
                 self.rows = SqliteRows(self.connection)
@@ -92,7 +97,7 @@ class SqlitePort:
             outcome = self._transact(self.connection, request, until)
             dropped, self.rows.dropped_sessions = self.rows.dropped_sessions, []
         finally:
-            self.turn.release()
+            self.end_turn()
         self.engine.spread(outcome.notices, dropped)
         if isinstance(request, Close) and isinstance(outcome.reply, Done) and not outcome.reply.more:
             self.engine.end_listening(request.session)
@@ -152,11 +157,31 @@ class SqlitePort:
             self.connection = None
             connection.close()
 
+    def end_turn(self) -> None:
+        """Let others have their turn. An interrupt can come before its thread knows whether it has got one."""
+        try:
+            self.turn.release()
+        except RuntimeError:
+            return
+
     def close(self) -> None:
         with self.turn:
-            if self.connection is not None:
-                self.connection.close()
-                self.connection = None
+            self.disconnect()
+
+    def disconnect(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def before_fork(self) -> None:
+        """Leave nothing of SQLite's for the child: it would take its parent's file locks for its own."""
+        if self.turn.acquire(timeout=FORK_WAITS):
+            self.disconnect()
+
+    def in_child(self) -> None:
+        """Begin anew. A connection that was in use at the fork is kept, so that nothing closes it here."""
+        _abandoned.append(self.connection)
+        self.turn, self.connection = threading.RLock(), None
 
 
 class SqliteAsyncioPort:
@@ -194,8 +219,10 @@ class SqliteEngine:
         self.file.connect().close()
         self._start()
 
-    def _start(self) -> None:
         self.ports: list[SqlitePort] = []
+        _engines.add(self)
+
+    def _start(self) -> None:
         self.bell: Bell | None = None
         self.sessions: set[str] = set()
         self._threads: ThreadPoolExecutor | None = None
@@ -222,6 +249,9 @@ class SqliteEngine:
 
     def begin_listening(self, session: str) -> None:
         if session not in self.sessions and self.bell is not None:
+            # A client has one session at a time: earlier ones are over, or were never opened.
+            for earlier in list(self.sessions):
+                self.end_listening(earlier)
             try:
                 self.bell.listen(session)
             except OSError as error:
@@ -248,16 +278,18 @@ class SqliteEngine:
             if session not in self.sessions:
                 try:
                     os.unlink(self.file.wake_folder / session)
-                except FileNotFoundError:
-                    continue
+                except OSError:
+                    continue  # gone already, or not ours to remove; an empty pipe harms nobody
 
     def check_up(self) -> list[Finding]:
         """What `doctor` finds here."""
         return check_up(self.file)
 
     def abandon(self) -> None:
-        """SQLite connections never cross a fork: they are kept, unused, so that nothing closes them here."""
-        _abandoned.append((self.ports, self.bell))
+        """SQLite connections never cross a fork; neither does the bell, which is kept, unused."""
+        _abandoned.append(self.bell)
+        for port in self.ports:
+            port.in_child()
         self._start()
 
     def close(self) -> None:
@@ -267,7 +299,24 @@ class SqliteEngine:
             port.close()
         if self.bell is not None:
             self.bell.close()
+        self.ports = []
         self._start()
 
 
 _abandoned: list[object] = []
+_engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for engine in _engines:
+        for port in engine.ports:
+            port.before_fork()
+
+
+def _after_fork() -> None:
+    for engine in _engines:
+        for port in engine.ports:
+            port.end_turn()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)

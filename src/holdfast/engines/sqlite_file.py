@@ -53,9 +53,11 @@ class SqliteFile:
         connection = None
         try:
             connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
-            self._set_up(connection)
             if not self._checked:
                 self._check_place()
+                self._check_content(connection)
+            self._set_up(connection)
+            if not self._checked:
                 self._claim(connection)
                 self._checked = True
         except BaseException as error:
@@ -67,6 +69,8 @@ class SqliteFile:
         return connection
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
+        # A step changes two or three pages, and the log takes each one whole: small ones cost less.
+        connection.execute("PRAGMA page_size = 1024")
         with patience(connection, 5.0):
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
@@ -78,6 +82,16 @@ class SqliteFile:
         kind = machine.file_system(self.path)
         if kind in machine.NETWORK_FILE_SYSTEMS:
             raise self.refuse(f"it lies on a network file system ({kind}), whose file locks cannot be relied on")
+
+    def _check_content(self, connection: sqlite3.Connection) -> None:
+        """Refuse a database of something else before anything in it is changed."""
+        with patience(connection, 5.0):
+            if connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
+                return
+            columns = connection.execute("SELECT name FROM pragma_table_info('meta')").fetchall()
+            known = "SELECT 1 FROM meta WHERE key = 'version'"
+            if columns != [("key",), ("value",)] or connection.execute(known).fetchone() is None:
+                raise self.refuse("it is a database of something else; choose another path")
 
     def _claim(self, connection: sqlite3.Connection) -> None:
         """Make the schema if it is missing, and settle under which boot the times in it count."""

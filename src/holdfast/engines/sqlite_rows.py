@@ -21,6 +21,7 @@ _ROW = (
 _LIVE = "s.expires_at > :now AND (c.dies_at IS NULL OR c.dies_at > :now)"
 _CLAIMS = f"SELECT {_ROW} FROM claims c JOIN sessions s ON s.id = c.session WHERE {_LIVE}"
 _CONFLICTS = "(:exclusive OR c.mode = 'exclusive')"
+_FIRST = " ORDER BY c.ord, c.id LIMIT 1"
 _WIDTH = 18
 
 _SCENE = f"""
@@ -32,14 +33,12 @@ LEFT JOIN tombstones t ON t.session = :session AND t.claim_id = :id
 LEFT JOIN claims c ON c.id = :id
 WHERE k.id = 0
 """
-_BLOCKER = f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.ord < :before AND {_CONFLICTS} LIMIT 1"
-_IN_LINE = (
-    f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.token IS NULL AND c.ord > :after ORDER BY c.ord LIMIT 1"
-)
-_HOLDERS = f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.token IS NOT NULL ORDER BY c.ord"
+_BLOCKER = f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.ord < :before AND {_CONFLICTS}{_FIRST}"
+_IN_LINE = f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.token IS NULL AND c.ord > :after{_FIRST}"
+_HOLDERS = f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.token IS NOT NULL ORDER BY c.ord, c.id"
 _HELD = (
     f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.token IS NOT NULL AND c.owner = :owner"
-    " ORDER BY c.mode = 'shared', c.ord LIMIT 1"
+    f" AND (:shared OR c.mode = 'exclusive') AND (c.subtree OR NOT :subtree){_FIRST}"
 )
 _PUT_ROW = f"INSERT OR REPLACE INTO claims ({_ROW.replace('c.', '')}) VALUES ({', '.join('?' * _WIDTH)})"
 _ANY = 2**62
@@ -132,7 +131,7 @@ class SqliteRows:
         if found is None and ("/" in claim.name or claim.subtree):
             sql, more = self.across(claim)
             found = self.one(
-                f"{_CLAIMS} AND c.kind = :kind AND ({sql}) AND c.ord < :before AND {_CONFLICTS} LIMIT 1",
+                f"{_CLAIMS} AND c.kind = :kind AND ({sql}) AND c.ord < :before AND {_CONFLICTS}{_FIRST}",
                 values | more,
             )
         return found
@@ -152,13 +151,16 @@ class SqliteRows:
         if "/" in claim.name or claim.subtree:
             sql, more = self.across(claim)
             condition, values = f"{condition} OR {sql}", values | more
-        sql = f"SELECT DISTINCT c.name FROM claims c WHERE c.token IS NULL AND c.kind = :kind AND ({condition})"
+        sql = (
+            "SELECT DISTINCT c.name FROM claims c WHERE c.token IS NULL AND c.kind = :kind"
+            f" AND ({condition}) ORDER BY c.name"
+        )
         return tuple(name for (name,) in self.execute(sql, values))
 
     def permits(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
         return self.rows(_HOLDERS, {"kind": kind, "name": name, "now": now})
 
-    def _scene(self, q: ask.Scene, now: float) -> ask.SceneAnswer:
+    def _scene(self, q: ask.Scene, now: float) -> tuple[Any, ...]:
         claim = q.claim
         session, row, stone, last, watched = self.known(claim)
         permits: tuple[Row, ...] = ()
@@ -167,17 +169,22 @@ class SqliteRows:
             blocker = self._next_waiting(ask.NextWaiting(claim.kind, claim.name, -1), now)
         else:
             blocker = self.blocker(claim, _ANY, now)
-        return ask.SceneAnswer(session, row, stone, last, blocker, permits, watched)
+        return session, row, stone, last, blocker, permits, watched
 
-    def _departure(self, q: ask.Departure, now: float) -> ask.DepartureAnswer:
+    def _departure(self, q: ask.Departure, now: float) -> tuple[Any, ...]:
         session, row, stone, last, watched = self.known(q.claim)
-        return ask.DepartureAnswer(session, row, stone, last, self.affected(q.claim), watched)
+        return session, row, stone, last, self.affected(q.claim), watched
 
     def _next_waiting(self, q: ask.NextWaiting, now: float) -> Row | None:
         return self.one(_IN_LINE, {"kind": q.kind, "name": q.name, "after": q.after, "now": now})
 
     def _held(self, q: ask.Held, now: float) -> Row | None:
-        return self.one(_HELD, {"owner": q.owner, "kind": q.kind, "name": q.name, "now": now})
+        claim = q.claim
+        values = {
+            "owner": claim.owner, "kind": claim.kind, "name": claim.name, "now": now,
+            "shared": claim.mode == "shared", "subtree": claim.subtree,
+        }  # fmt: skip
+        return self.one(_HELD, values)
 
     def _position(self, q: ask.Position, now: float) -> int:
         sql = (
@@ -200,7 +207,7 @@ class SqliteRows:
         found: list[Row] = []
         for owner in q.owners:
             found += self.rows(f"{_CLAIMS} AND c.token IS NULL AND c.owner = :owner", {"owner": owner, "now": now})
-        return tuple(found)
+        return tuple(sorted(found, key=lambda row: (row.order, row.id)))
 
     def _sessions(self, q: ask.Sessions, now: float) -> dict[str, Session]:
         sql = "SELECT id, ttl, expires_at, app, host, pid FROM sessions WHERE id = ?"
@@ -213,22 +220,24 @@ class SqliteRows:
         return ask.BeatAnswer(session, tuple(Tombstone(*values) for values in stones if values[2] != WITHDRAWN))
 
     def _session_rows(self, q: ask.SessionRows, now: float) -> tuple[Row, ...]:
-        sql = f"SELECT {_ROW} FROM claims c WHERE c.id > :low AND c.id < :high LIMIT :limit"
+        sql = f"SELECT {_ROW} FROM claims c WHERE c.id > :low AND c.id < :high ORDER BY c.id LIMIT :limit"
         return self.rows(sql, {"low": f"{q.session}-", "high": f"{q.session}.", "limit": q.limit})
 
     def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
         values = {"now": now, "limit": q.limit}
         sessions = self.execute(
-            "SELECT id, ttl, expires_at, app, host, pid FROM sessions WHERE expires_at <= :now LIMIT :limit",
+            "SELECT id, ttl, expires_at, app, host, pid FROM sessions WHERE expires_at <= :now"
+            " ORDER BY expires_at, id LIMIT :limit",
             values,
         )
         rows = self.rows(
-            f"SELECT {_ROW} FROM claims c WHERE c.dies_at IS NOT NULL AND c.dies_at <= :now LIMIT :limit",
+            f"SELECT {_ROW} FROM claims c WHERE c.dies_at IS NOT NULL AND c.dies_at <= :now"
+            " ORDER BY c.dies_at, c.id LIMIT :limit",
             values,
         )
         cells = self.execute(
             "SELECT kind, name, value, version, keep, expires_at FROM cells"
-            " WHERE expires_at IS NOT NULL AND expires_at <= :now LIMIT :limit",
+            " WHERE expires_at IS NOT NULL AND expires_at <= :now ORDER BY expires_at, kind, name LIMIT :limit",
             values,
         )
         return ask.DeadAnswer(
@@ -290,7 +299,7 @@ class SqliteRows:
     def _watchers(self, q: ask.Watchers, now: float) -> tuple[ask.WatcherAnswer, ...]:
         sql = (
             "SELECT w.session, w.id, w.kind, w.prefix FROM watches w JOIN sessions s ON s.id = w.session"
-            " WHERE s.expires_at > ?"
+            " WHERE s.expires_at > ? ORDER BY w.session, w.id"
         )
         watches = [Watch(*found) for found in self.execute(sql, (now,)).fetchall()]
         count = "SELECT ifnull(max(number), 0), count(*) FROM letters WHERE session = ? AND watch = ?"
@@ -300,12 +309,15 @@ class SqliteRows:
             if watch.hears(q.kind, q.name)
         )
 
-    def _mailbox(self, q: ask.Mailbox, now: float) -> tuple[Letter, ...] | None:
+    def _mailbox(self, q: ask.Mailbox, now: float) -> ask.MailboxAnswer | None:
         if self.execute("SELECT 1 FROM watches WHERE session = ? AND id = ?", (q.session, q.id)).fetchone() is None:
             return None
         sql = "SELECT number, event FROM letters WHERE session = ? AND watch = ? AND number > ? ORDER BY number"
-        found = self.execute(sql, (q.session, q.id, q.after))
-        return tuple(Letter(q.session, q.id, number, LockEvent(**json.loads(event))) for number, event in found)
+        found = self.execute(sql, (q.session, q.id, q.after)).fetchall()
+        least = "SELECT ifnull(min(number), 0) FROM letters WHERE session = ? AND watch = ?"
+        first: int = self.execute(least, (q.session, q.id)).fetchone()[0]
+        letters = (Letter(q.session, q.id, number, LockEvent(**json.loads(event))) for number, event in found)
+        return ask.MailboxAnswer(tuple(letters), first)
 
     # Changes
 

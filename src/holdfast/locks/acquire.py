@@ -32,7 +32,8 @@ async def acquire(client: Client, spec: Spec, wait: float | None) -> Hold:
     try:
         return await take(client, spec, None if wait is None else started + wait)
     except Missed as missed:
-        holders = await who_holds(client, spec, missed.place.blocker)
+        by = max(client.io.now(), started + (wait or 0.0) + GRACE)
+        holders = await who_holds(client, spec, missed.place.blocker, by)
         place = missed.place.position if isinstance(missed.place, Place) else None
         raise NotAcquired(spec.name, client.io.now() - started, holders=holders, place=place) from None
 
@@ -45,10 +46,10 @@ async def try_acquire(client: Client, spec: Spec) -> Hold | None:
         return None
 
 
-async def who_holds(client: Client, spec: Spec, seen: Party | None) -> tuple[Party, ...]:
+async def who_holds(client: Client, spec: Spec, seen: Party | None, by: float) -> tuple[Party, ...]:
     """Who holds the lock now, for a message; who was seen before if the engine cannot say."""
     try:
-        info = await client.verbs.inspect(client.kind(spec.kind), spec.name, client.io.now() + GRACE / 2)
+        info = await client.verbs.inspect(client.kind(spec.kind), spec.name, by)
     except EngineUnavailable:
         info = None
     if info is not None and info.holders:
@@ -60,7 +61,7 @@ async def take(client: Client, spec: Spec, until: float | None, waits: bool = Tr
     """Acquire, again under a new session if the first one ended while we stood in line."""
     waits = waits and (until is None or until > client.io.now())
     while True:
-        session = await client.live_session()
+        session = await client.live_session(answer_by(until))
         owner = client.owner(session)
         held = session.find(owner, client.kind(spec.kind), spec.name)
         if held is not None and not spec.limit:
@@ -98,31 +99,43 @@ async def attempt(client: Client, session: Session, claim: Claim, spec: Spec, un
     """Enter with one claim and see it through; None if its session ended. Nothing is left behind otherwise."""
     io = client.io
     answered = False
-    client.wakeups.expect(claim.id)
+    hold: Hold | None = None
     try:
-        sent = io.now()
-        reply = await client.verbs.enter(claim, limit(client, until))
-        answered = True
-        if isinstance(reply, Place):
-            sent, reply = await stand_in_line(client, claim, spec, reply, until)
-        if isinstance(reply, Granted):
-            return keep(client, session, claim, reply, sent)
+        try:
+            client.wakeups.expect(claim.id)
+            sent = io.now()
+            reply = await client.verbs.enter(claim, limit(client, until))
+            answered = True
+            if isinstance(reply, Place):
+                sent, reply = await stand_in_line(client, claim, spec, reply, until)
+            if isinstance(reply, Granted):
+                hold = keep(client, session, claim, reply, sent)
+        finally:
+            client.waiting.discard(claim.id)
+            client.wakeups.forget(claim.id)
     except BaseException as error:
-        gone = await io.shielded(client.withdraw(claim, not answered))
+        # An interrupt can come at any line, also at one where the hold is kept already.
+        session.forget(claim.id)
+        if not answered and isinstance(error, EngineUnavailable) and error.outcome == "not done":
+            raise
+        gone = await io.shielded(client.withdraw(claim, not answered, answer_by(until)))
         if not gone and isinstance(error, Missed | EngineUnavailable):
             problem = f"the claim on {spec.name!r} could not be withdrawn yet"
             raise EngineUnavailable(str(client), problem, "unknown") from error
         raise
-    finally:
-        client.waiting.discard(claim.id)
-        client.wakeups.forget(claim.id)
-    refuse(client, session, spec, reply)
-    return None
+    if not isinstance(reply, Granted):
+        refuse(client, session, spec, reply)
+    return hold
+
+
+def answer_by(until: float | None) -> float:
+    """When the caller has to have its answer, whatever it is."""
+    return float("inf") if until is None else until + GRACE
 
 
 def limit(client: Client, until: float | None) -> float:
-    """When a request that is sent now has to be answered, if the caller is to have its answer in time."""
-    return client.until() if until is None else min(client.until(), until + GRACE)
+    """When a request that is sent now has to be answered, if there is to be time to withdraw it after that."""
+    return client.until() if until is None else min(client.until(), until + GRACE / 2)
 
 
 async def stand_in_line(

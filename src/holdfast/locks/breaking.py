@@ -13,6 +13,7 @@ async def break_lock(client: Client, name: str, kind: str, force: bool) -> int:
     removed after its own ttl. With `force` they are removed at once, and only the fence protects.
     """
     check_name(name)
+    client.check_open()
     kind = client.kind(kind)
     told = await client.verbs.break_lock(kind, name, force, client.until())
     left = set(told.claims)

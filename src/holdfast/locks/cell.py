@@ -59,6 +59,7 @@ class CellFront:
 
     async def get(self) -> tuple[Value, int]:
         """The value and its version; None and 0 if there is none."""
+        self.client.check_open()
         found = await self.client.verbs.cell_get(self.kind, self.name, self.client.until())
         return decode(found.value), found.version
 

@@ -90,8 +90,8 @@ class Client:
         """When a request that is sent now has to be answered."""
         return self.io.now() + self.call_limit
 
-    async def live_session(self) -> Session:
-        """The session, opened if there is none."""
+    async def live_session(self, by: float = float("inf")) -> Session:
+        """The session, opened if there is none; EngineUnavailable if that takes too long, or longer than `by`."""
         while True:
             self.check_open()
             session = self.session
@@ -100,7 +100,7 @@ class Client:
             keeper = self.start_keeper()
             signal = self.io.signal()
             keeper.want_session(signal)
-            if not await self.io.wait(signal, self.until() + GRACE):
+            if not await self.io.wait(signal, min(by, self.until() + GRACE)):
                 raise EngineUnavailable(str(self), "no session could be opened in time", "not done")
             if keeper.failure is not None:
                 raise keeper.failure
@@ -135,12 +135,12 @@ class Client:
         """Whoever is running now, under this session."""
         return f"{session.id}/{current_owner()}"
 
-    async def withdraw(self, claim: Claim, unanswered: bool) -> bool:
-        """Make sure that a claim is gone; False if that could not be confirmed yet (the keeper goes on)."""
+    async def withdraw(self, claim: Claim, unanswered: bool, by: float = float("inf")) -> bool:
+        """Make sure that a claim is gone; False if that could not be confirmed `by` then (the keeper goes on)."""
         if self.closed or self.keeper is None:
             return True  # the session is over, and the claim with it
         try:
-            await self.verbs.leave(claim, unanswered, self.io.now() + GRACE)
+            await self.verbs.leave(claim, unanswered, min(by, self.io.now() + GRACE))
         except EngineUnavailable:
             self.keeper.withdraw(claim, unanswered)
             return False

@@ -20,6 +20,7 @@ def check_value(value: object) -> str:
 
 async def leader(client: Client, name: str) -> Leader | None:
     """Who leads now."""
+    client.check_open()
     info = await client.verbs.inspect(client.kind("election"), name, client.until())
     if not info.holders:
         return None

@@ -6,6 +6,7 @@ import os
 import warnings
 from typing import Any
 
+from holdfast.errors import NotHeld
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
 
@@ -73,7 +74,16 @@ class GrantView:
 
     def check(self) -> None:
         """Raise LockLost or NotHeld unless it is held now."""
+        if self._released:
+            raise NotHeld(self.name, self.token)
         self._hold.check()
+
+    def _give_back_once(self) -> None:
+        """One grant is one entry: releasing it twice must not give back somebody else's."""
+        with self._hold.session.lock:
+            if self._released:
+                raise NotHeld(self.name, self.token)
+            self._released = True
 
     def __repr__(self) -> str:
         hold = self._hold
@@ -87,7 +97,14 @@ class GrantView:
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
         hold = getattr(self, "_hold", None)
-        if hold is None or self._released or hold.released or hold.reason is not None or self._pid != os.getpid():
+        if (
+            hold is None
+            or self._released
+            or hold.released
+            or hold.withdrawn
+            or hold.reason is not None
+            or self._pid != os.getpid()
+        ):
             return
         # Nothing is sent from here. The lock stays held until the session ends: letting go of it
         # because nobody looks at the grant any more could surprise whoever still relies on it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 
 from holdfast.core import deadline as deadlines
@@ -15,6 +16,7 @@ from holdfast.locks.owner import current_thread_name
 from holdfast.model import Claim, Gone
 
 START = "hf1"
+FLAGS = re.compile(r"[xs]t?[0-9]{0,7}")
 
 
 def digest(secret: str) -> str:
@@ -44,6 +46,8 @@ def parse(text: object) -> tuple[str, str, str, str, str]:
     if len(parts) != 6 or parts[0] != START:
         raise InvalidRequest("text", "…", "this is not what hand_over() returned")
     _, source, secret, kind, flags, name = parts
+    if not FLAGS.fullmatch(flags):
+        raise InvalidRequest("text", "…", "this is not what hand_over() returned")
     check_name(name)
     return source, secret, kind, flags, name
 

@@ -20,7 +20,7 @@ class Hold:
 
     __slots__ = (
         "_event", "_io", "_set_event", "claim", "ends", "entries", "on_lost", "reason", "released", "session",
-        "slot", "token",
+        "slot", "token", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, io: Io, session: Session, claim: Claim, token: int, slot: int | None, ends: float) -> None:
@@ -28,6 +28,8 @@ class Hold:
         self.token, self.slot, self.ends = token, slot, ends
         self.entries = 1
         self.released = False
+        self.withdrawn = False
+        """Given back, but the engine has not confirmed it: the release may be repeated."""
         self.reason: str | None = None
         self.on_lost: list[Callable[[], object]] = []
         self._event: Event | None = None
@@ -39,7 +41,7 @@ class Hold:
 
     @property
     def remaining(self) -> float:
-        if self.released or self.reason is not None:
+        if self.released or self.withdrawn or self.reason is not None:
             return 0.0
         return max(0.0, self.deadline - self._io.now())
 
@@ -49,7 +51,7 @@ class Hold:
 
     def check(self) -> None:
         """Raise unless the grant is good now."""
-        if self.released:
+        if self.released or self.withdrawn:
             raise NotHeld(self.claim.name, self.token)
         if self.reason is None and self._io.now() >= self.deadline:
             self.lose(self.why_over())

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from holdfast.core import deadline as deadlines
 from holdfast.core.backoff import full_jitter
 from holdfast.core.table import rows
-from holdfast.core.table.commands import GONE, Notice, Renewed, SessionOver
+from holdfast.core.table.commands import GONE, MISSED, Notice, Renewed, SessionOver
 from holdfast.engines.engine import Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks.session import Session
@@ -159,7 +159,9 @@ class Keeper:
         # An early beat of a reader of reasons comes again; a failed one is tried again soon.
         self._beat_at = sent + interval
         try:
-            reply = await self.verbs.renew(session.id, min(session.deadline, sent + self.client.call_limit))
+            # No longer than until the next one is due: whoever holds is in danger from then on, before it is lost.
+            patience = min(self.client.call_limit, interval)
+            reply = await self.verbs.renew(session.id, min(session.deadline, sent + patience))
         except EngineUnavailable as error:
             if not session.in_danger:
                 log.warning("%s: heartbeat failed, grants are in danger: %s", self.client, error)
@@ -252,5 +254,8 @@ class Keeper:
         # A claim that is gone: the next heartbeat brings the reason.
         if notice.what == GONE:
             self.beat_soon()
+        elif notice.what == MISSED:
+            self.beat_soon()
+            self.client.wakeups.ring_all()
         else:
             self.client.wakeups.ring(notice.subject)

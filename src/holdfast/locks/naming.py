@@ -13,7 +13,11 @@ from holdfast.errors import InvalidRequest
 def namer(template: str, function: Callable[..., Any]) -> Callable[..., str]:
     """What makes a name from the arguments of `function`; checked when the decorator is applied."""
     signature = inspect.signature(function)
-    for _, field, _, _ in string.Formatter().parse(template):
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(template)]
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest("name", template, f"it is no template: {error}") from error
+    for field in fields:
         if field is None:
             continue
         first = field.split(".")[0].split("[")[0]

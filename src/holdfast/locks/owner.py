@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from holdfast.core.names import check_name
+from holdfast.errors import InvalidRequest
 
 _chosen: ContextVar[str | None] = ContextVar("holdfast-owner", default=None)
 _numbers = itertools.count(1)
@@ -28,7 +29,7 @@ _tasks: WeakKeyDictionary[asyncio.Task[Any], str] = WeakKeyDictionary()
 def owner(name: str) -> Iterator[None]:
     """Act as the owner `name` in this context: reentrancy and deadlock detection go by it."""
     if "/" in check_name(name, "owner"):
-        raise ValueError("an owner's name has no slash")
+        raise InvalidRequest("owner", name, "an owner's name has no slash")
     reset = _chosen.set(name)
     try:
         yield

@@ -14,19 +14,29 @@ async def release(client: Client, hold: Hold) -> None:
     The claim id is kept until the engine has confirmed: a release that failed may be repeated,
     and the keeper goes on by itself.
     """
-    if not hold.let_go():
-        return
-    if hold.reason is not None:
-        raise LockLost(hold.claim.name, hold.token, hold.reason)
+    entries = hold.entries
     try:
+        last = hold.let_go()
+        if hold.reason is not None:
+            raise LockLost(hold.claim.name, hold.token, hold.reason)
+        if not last:
+            return
         reply = await client.io.shielded(client.verbs.release(hold.claim, client.until()))
+    except (LockLost, NotHeld):
+        raise
     except BaseException:
+        if entries > 1:
+            raise
+        # It may be free already, and will be once the keeper gets through: not valid from here on.
+        hold.withdrawn, hold.released = True, False
+        hold.session.drop(hold)
         client.start_keeper().withdraw(hold.claim, unanswered=False)
-        hold.released = False
         raise
     hold.session.drop(hold)
-    if isinstance(reply, Gone):
-        hold.reason = reply.reason
+    if isinstance(reply, Gone) and not hold.withdrawn:
+        hold.released = False
+        hold.lose(reply.reason)
+        hold.released = True
         raise LockLost(hold.claim.name, hold.token, reply.reason)
 
 

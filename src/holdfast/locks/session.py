@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Session:
     """One proof of life. Its deadline is moved by confirmed heartbeats only, and counts from their sending."""
 
-    __slots__ = ("_numbers", "deadline", "holds", "id", "in_danger", "lock", "mortal", "over", "ttl")
+    __slots__ = ("_numbers", "deadline", "holds", "id", "in_danger", "lock", "mortal", "named", "over", "ttl")
 
     def __init__(self, id_: str, ttl: float, deadline: float) -> None:
         self.id, self.ttl, self.deadline = id_, ttl, deadline
@@ -23,6 +23,8 @@ class Session:
         self.holds: dict[str, Hold] = {}
         self.mortal: dict[str, Hold] = {}
         """Holds that end by themselves."""
+        self.named: dict[tuple[str, str, str], dict[str, Hold]] = {}
+        """Holds by owner, kind and name: with thousands of them, looking for one must not look at all."""
         self.lock = threading.Lock()
         self._numbers = itertools.count(1)
 
@@ -36,35 +38,40 @@ class Session:
             if self.over is not None:
                 return False
             self.holds[hold.claim.id] = hold
+            self.named.setdefault((hold.claim.owner, hold.claim.kind, hold.claim.name), {})[hold.claim.id] = hold
             if hold.mortal:
                 self.mortal[hold.claim.id] = hold
             return True
 
     def drop(self, hold: Hold) -> None:
         """Forget a hold that was released or lost."""
+        self.forget(hold.claim.id)
+
+    def forget(self, claim_id: str) -> None:
+        """Keep nothing under this claim."""
         with self.lock:
-            self.holds.pop(hold.claim.id, None)
-            self.mortal.pop(hold.claim.id, None)
+            hold = self.holds.pop(claim_id, None)
+            self.mortal.pop(claim_id, None)
+            if hold is not None:
+                key = (hold.claim.owner, hold.claim.kind, hold.claim.name)
+                # An interrupt can have come between the two, so it need not be in both.
+                there = self.named.get(key, {})
+                there.pop(claim_id, None)
+                if not there:
+                    self.named.pop(key, None)
 
     def end(self, reason: str) -> list[Hold]:
         """End the session, and give back what was held under it."""
         with self.lock:
             self.over = reason
             holds = list(self.holds.values())
-            self.holds, self.mortal = {}, {}
+            self.holds, self.mortal, self.named = {}, {}, {}
             return holds
 
     def find(self, owner: str, kind: str, name: str) -> Hold | None:
         """What this owner holds on exactly this name, an exclusive hold first."""
-        found = None
-        for hold in self.mine(owner):
-            if hold.claim.kind == kind and hold.claim.name == name:
-                if hold.claim.mode == "exclusive":
-                    return hold
-                found = hold
-        return found
-
-    def mine(self, owner: str) -> list[Hold]:
-        """Everything that this owner holds and has not released."""
+        if (owner, kind, name) not in self.named:
+            return None
         with self.lock:
-            return [hold for hold in self.holds.values() if hold.claim.owner == owner and not hold.released]
+            there = [hold for hold in self.named.get((owner, kind, name), {}).values() if not hold.released]
+        return min(there, key=lambda hold: hold.claim.mode != "exclusive", default=None)

@@ -81,7 +81,9 @@ def make_spec(
 ) -> Spec:
     """A spec whose every part is valid; InvalidRequest otherwise."""
     check_name(name)
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_PERMITS):
+    if (limit is not None or kind == "semaphore") and (
+        isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_PERMITS
+    ):
         raise InvalidRequest("limit", limit, f"a semaphore has 1 to {MOST_PERMITS} permits")
     for argument, callback in (("on_lost", on_lost), ("on_wait", on_wait)):
         if callback is not None and not callable(callback):

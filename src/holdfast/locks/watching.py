@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
+from typing import Any
 
 from holdfast.core.names import check_prefix
 from holdfast.core.table.commands import SessionOver
@@ -28,7 +29,12 @@ class Watching:
         self.session: Session
 
     async def __aenter__(self) -> Watching:
-        await self.begin()
+        try:
+            await self.begin()
+        except BaseException:
+            if hasattr(self, "session"):
+                await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -72,9 +78,10 @@ class Watching:
             client.check_open()
 
 
-async def watch(client: Client, prefix: str) -> AsyncIterator[LockEvent]:
-    """Every event of locks under a prefix, in order, from now on."""
+async def watch(client: Client, prefix: str) -> AsyncIterator[Any]:
+    """None once it has begun, then every event of locks under a prefix, in order."""
     async with Watching(client, prefix=check_prefix(prefix)) as watching:
+        yield None
         while True:
             for event in await watching.next_letters(None):
                 yield client.shown_event(event)

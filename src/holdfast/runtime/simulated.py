@@ -189,15 +189,16 @@ class SimulatedIo:
         return signal.is_set()
 
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            task = self.world.spawn("shielded", work)
-            finished = SimulatedSignal(self.world)
-            while not task.done:
+        task = self.world.spawn("shielded", work)
+        finished = SimulatedSignal(self.world)
+        cancelled: Cancelled | None = None
+        while not task.done:
+            try:
                 await self.wait(finished, self.world.time + self.world.most_delay)
-        except Cancelled:
-            while not task.done:
-                await self.wait(finished, self.world.time + self.world.most_delay)
-            raise
+            except Cancelled as error:
+                cancelled = error
+        if cancelled is not None:
+            raise cancelled
         if task.error is not None:
             raise task.error
         return task.result  # type: ignore[no-any-return]

@@ -8,18 +8,16 @@ from holdfast.core.table.changes import PutRow
 from holdfast.core.table.commands import Deadlocked
 from holdfast.core.table.rows import Row, Session, party
 from holdfast.core.table.step import Asking, Step
-from holdfast.model import Claim, Granted, Place, Refused
+from holdfast.model import Claim, Place, Refused
 
 
-def take(step: Step, claim: Claim, bucket: int, slot: int | None) -> Asking[Granted]:
-    """Grant a newcomer: its place in line and its token are one number."""
+def take(step: Step, claim: Claim, bucket: int, slot: int | None) -> Row:
+    """Grant a newcomer: its place in line and its token are one number. Whoever watches is still to be told."""
     number = step.number(bucket)
     dies_at = None if claim.max_hold is None else step.now + claim.max_hold
     row = Row(claim, number, step.now, number, slot, dies_at)
     step.changes.append(PutRow(row))
-    if step.watched:
-        yield from step.tell("granted", row)
-    return Granted(number, slot, claim.max_hold)
+    return row
 
 
 def queue(step: Step, claim: Claim, bucket: int, blocker: Row) -> Asking[Place | Refused | Deadlocked]:

@@ -1,7 +1,11 @@
-"""What a step changes. Applied in order they give the next table; replayed from the start, an equal one."""
+"""What a step changes. Applied in order they give the next table; replayed from the start, an equal one.
+
+Rows are put and dropped by every grant and release: dataclasses, which are made faster than named tuples.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from holdfast.core.table.rows import Cell, Letter, Row, Session, Tombstone, Watch
@@ -19,13 +23,15 @@ class DropSession(NamedTuple):
     session: str
 
 
-class PutRow(NamedTuple):
+@dataclass(slots=True)
+class PutRow:
     """The claim is as given."""
 
     row: Row
 
 
-class DropRow(NamedTuple):
+@dataclass(slots=True)
+class DropRow:
     """The claim is forgotten."""
 
     row: Row

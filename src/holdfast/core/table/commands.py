@@ -259,3 +259,5 @@ class Notice:
 
 
 GRANTED, GONE, LETTER = "granted", "gone", "letter"
+MISSED = "missed"
+"""What an engine says whose notices may have got lost: everybody looks by himself."""

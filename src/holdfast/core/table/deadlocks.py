@@ -7,7 +7,7 @@ from dataclasses import replace
 from holdfast.core.table import questions as ask
 from holdfast.core.table.rows import Row, Session
 from holdfast.core.table.step import Asking, Step
-from holdfast.core.waitgraph import Waiting, find_cycle
+from holdfast.core.waitgraph import Knot, Waiting, find_cycle
 from holdfast.model import Link
 
 
@@ -44,24 +44,13 @@ def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> A
     return (yield from describe(cycle))
 
 
-def describe(cycle: list[Waiting]) -> Asking[tuple[Link, ...]]:
+def describe(cycle: list[Knot]) -> Asking[tuple[Link, ...]]:
     """Name everybody in a cycle: each has what the one before it waits for."""
     if not cycle:
         return ()
-    sessions: dict[str, Session] = yield ask.Sessions(tuple({waiting.claim.session for waiting in cycle}))
+    sessions: dict[str, Session] = yield ask.Sessions(tuple({knot.waits.session for knot in cycle}))
     links = []
-    for before, waiting in zip([cycle[-1], *cycle[:-1]], cycle, strict=True):
-        claim = waiting.claim
+    for claim, has in cycle:
         session = sessions.get(claim.session) or Session(claim.session, 0, 0)
-        links.append(
-            Link(
-                claim.owner,
-                session.app,
-                session.host,
-                session.pid,
-                claim.thread,
-                before.claim.name,
-                claim.name,
-            )
-        )
+        links.append(Link(claim.owner, session.app, session.host, session.pid, claim.thread, has.name, claim.name))
     return tuple(links)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from heapq import nsmallest
 from typing import Any
 
 from holdfast.core import names
@@ -12,8 +13,14 @@ from holdfast.core.table import questions as ask
 from holdfast.core.table.rows import Cell, Letter, Row, Session, Tombstone, Watch
 from holdfast.model import Claim
 
+INFINITY = float("inf")
 Name = tuple[str, str]
 """A kind and a name."""
+
+
+def arrival(row: Row) -> tuple[int, str]:
+    """What rows are sorted by; a re-entered claim has the order of the hold that it continues."""
+    return row.order, row.claim.id
 
 
 class Line:
@@ -71,16 +78,31 @@ class Dictionary:
         return next((row for row in rows if self.alive(row, now)), None)
 
     def blocker(self, claim: Claim, before: float, now: float) -> Row | None:
-        """Any live claim that conflicts and came earlier: holders first, then the line from its head."""
-        shared = claim.mode == "shared"
+        """The first live claim that conflicts and came earlier: on the name itself, or else across the path."""
         line = self.lines.get((claim.kind, claim.name))
         if line is not None:
+            shared = claim.mode == "shared"
+            first: Row | None = None
             for row in line.rows():
-                if row.order < before and not (shared and row.claim.mode == "shared") and self.alive(row, now):
-                    return row
+                if row.order >= before or (shared and row.claim.mode == "shared"):
+                    continue
+                if first is not None and arrival(row) >= arrival(first):
+                    if row.token is None:
+                        # The line is in order: nobody behind came earlier.
+                        break
+                elif self.alive(row, now):
+                    first = row
+            if first is not None:
+                return first
         if "/" in claim.name or claim.subtree:
-            return self.first_alive(
-                (row for row in self.across(claim) if row.order < before and conflict(claim, row.claim)), now
+            return min(
+                (
+                    row
+                    for row in self.across(claim)
+                    if row.order < before and conflict(claim, row.claim) and self.alive(row, now)
+                ),
+                key=arrival,
+                default=None,
             )
         return None
 
@@ -96,7 +118,9 @@ class Dictionary:
 
     def permits(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
         line = self.lines.get((kind, name))
-        return tuple(row for row in line.holders.values() if self.alive(row, now)) if line else ()
+        if line is None:
+            return ()
+        return tuple(sorted((row for row in line.holders.values() if self.alive(row, now)), key=arrival))
 
     def affected(self, claim: Claim) -> tuple[str, ...]:
         """Names of lines with somebody in them that a claim like this can hold up."""
@@ -107,45 +131,46 @@ class Dictionary:
         found = [claim.name] if line is not None and line.queue else []
         for path in names.ancestors(claim.name):
             above = self.lines.get((kind, path))
-            if above is not None and above.subtrees and above.queue:
+            if above is not None and above.subtrees and any(row.claim.subtree for row in above.queue.values()):
                 found.append(path)
         if claim.subtree:
             found += [name for name in self.under.get((kind, claim.name), ()) if self.lines[kind, name].queue]
-        return tuple(found)
+        return tuple(sorted(found))
 
     def last(self, bucket: int) -> int:
         return self.counters.get(bucket, self.first_number)
 
     # Answers
 
-    def _scene(self, q: ask.Scene, now: float) -> ask.SceneAnswer:
+    def _scene(self, q: ask.Scene, now: float) -> tuple[Any, ...]:
         claim = q.claim
-        stones = self.tombstones.get(claim.session)
+        line = self.lines.get((claim.kind, claim.name))
+        blocker: Row | None = None
         permits: tuple[Row, ...] = ()
         if claim.limit:
             permits = self.permits(claim.kind, claim.name, now)
-            line = self.lines.get((claim.kind, claim.name))
             blocker = self.first_alive(line.queue.values(), now) if line else None
-        else:
-            blocker = self.blocker(claim, float("inf"), now)
-        return ask.SceneAnswer(
+        elif line is not None or claim.subtree or "/" in claim.name:
+            blocker = self.blocker(claim, INFINITY, now)
+        stones = self.tombstones.get(claim.session)
+        return (
             self.sessions.get(claim.session),
             self.rows.get(claim.id),
             stones.get(claim.id) if stones else None,
-            self.last(q.bucket),
+            self.counters.get(q.bucket, self.first_number),
             blocker,
             permits,
             bool(self.watches),
         )
 
-    def _departure(self, q: ask.Departure, now: float) -> ask.DepartureAnswer:
+    def _departure(self, q: ask.Departure, now: float) -> tuple[Any, ...]:
         claim = q.claim
         stones = self.tombstones.get(claim.session)
-        return ask.DepartureAnswer(
+        return (
             self.sessions.get(claim.session),
             self.rows.get(claim.id),
             stones.get(claim.id) if stones else None,
-            self.last(q.bucket),
+            self.counters.get(q.bucket, self.first_number),
             self.affected(claim),
             bool(self.watches),
         )
@@ -157,18 +182,24 @@ class Dictionary:
         return self.first_alive((row for row in line.queue.values() if row.order > q.after), now)
 
     def _held(self, q: ask.Held, now: float) -> Row | None:
-        line = self.lines.get((q.kind, q.name))
+        claim = q.claim
+        line = self.lines.get((claim.kind, claim.name))
         if line is None:
             return None
-        mine = [row for row in line.holders.values() if row.claim.owner == q.owner and self.alive(row, now)]
-        return min(mine, key=lambda row: (not row.exclusive, row.order), default=None)
+        covering = (
+            row
+            for row in line.holders.values()
+            if row.claim.owner == claim.owner
+            and (row.exclusive or claim.mode == "shared")
+            and (row.claim.subtree or not claim.subtree)
+            and self.alive(row, now)
+        )
+        return min(covering, key=arrival, default=None)
 
     def _position(self, q: ask.Position, now: float) -> int:
         line = self.lines.get((q.kind, q.name))
         if line is None:
             return 0
-        if not line.queue or next(reversed(line.queue.values())).order < q.order:
-            return len(line.queue)
         ahead = 0
         for row in line.queue.values():
             if row.order >= q.order:
@@ -183,11 +214,11 @@ class Dictionary:
     def _line(self, q: ask.Line, now: float) -> tuple[Row, ...]:
         line = self.lines.get((q.claim.kind, q.claim.name))
         near = [*(line.rows() if line else ()), *self.across(q.claim)]
-        return tuple(row for row in near if self.alive(row, now))
+        return tuple(sorted((row for row in near if self.alive(row, now)), key=arrival))
 
     def _waiting_of(self, q: ask.WaitingOf, now: float) -> tuple[Row, ...]:
         found = (row for owner in q.owners for row in self.waiting_of.get(owner, {}).values())
-        return tuple(row for row in found if self.alive(row, now))
+        return tuple(sorted((row for row in found if self.alive(row, now)), key=arrival))
 
     def _sessions(self, q: ask.Sessions, now: float) -> dict[str, Session]:
         return {id_: self.sessions[id_] for id_ in q.ids if id_ in self.sessions}
@@ -197,18 +228,17 @@ class Dictionary:
         return ask.BeatAnswer(self.sessions.get(q.session), tuple(stones.values()) if stones else ())
 
     def _session_rows(self, q: ask.SessionRows, now: float) -> tuple[Row, ...]:
-        rows = self.by_session.get(q.session, {}).values()
-        return tuple(row for row, _ in zip(rows, range(q.limit), strict=False))
+        rows = self.by_session.get(q.session, {})
+        return tuple(rows[id_] for id_ in nsmallest(q.limit, rows))
 
     def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
-        sessions = (session for session in self.sessions.values() if session.expires_at <= now)
-        rows = (row for row in self.mortal.values() if row.dies_at is not None and row.dies_at <= now)
-        cells = (cell for cell in self.cells.values() if cell.expires_at is not None and cell.expires_at <= now)
-        few = range(q.limit)
+        sessions = [session for session in self.sessions.values() if session.expires_at <= now]
+        rows = [row for row in self.mortal.values() if row.dies_at is not None and row.dies_at <= now]
+        cells = [cell for cell in self.cells.values() if cell.expires_at is not None and cell.expires_at <= now]
         return ask.DeadAnswer(
-            tuple(session for session, _ in zip(sessions, few, strict=False)),
-            tuple(row for row, _ in zip(rows, few, strict=False)),
-            tuple(cell for cell, _ in zip(cells, few, strict=False)),
+            tuple(nsmallest(q.limit, sessions, key=lambda session: (session.expires_at, session.id))),
+            tuple(nsmallest(q.limit, rows, key=lambda row: (row.dies_at, row.id))),
+            tuple(nsmallest(q.limit, cells, key=lambda cell: (cell.expires_at, cell.kind, cell.name))),
         )
 
     def _next_death(self, q: ask.NextDeath, now: float) -> float | None:
@@ -219,7 +249,7 @@ class Dictionary:
     def _on_name(self, q: ask.OnName, now: float) -> tuple[Row, ...]:
         line = self.lines.get((q.kind, q.name))
         found = [row for row in (line.rows() if line else ()) if self.alive(row, now)]
-        return tuple(sorted(found, key=lambda row: row.order))
+        return tuple(sorted(found, key=arrival))
 
     def _under(self, q: ask.Under, now: float) -> tuple[Row, ...]:
         found = [
@@ -229,7 +259,7 @@ class Dictionary:
             and names.matches(q.prefix, row.claim.name)
             and self.alive(row, now)
         ]
-        found.sort(key=lambda row: (row.claim.kind, row.claim.name.encode(), row.order))
+        found.sort(key=lambda row: (row.claim.kind, row.claim.name, *arrival(row)))
         return tuple(found[: q.limit])
 
     def _row_by_id(self, q: ask.RowById, now: float) -> tuple[Row, Session] | None:
@@ -244,63 +274,66 @@ class Dictionary:
 
     def _watchers(self, q: ask.Watchers, now: float) -> tuple[ask.WatcherAnswer, ...]:
         found = []
-        for key, watch in self.watches.items():
+        for key, watch in sorted(self.watches.items()):
             session = self.sessions.get(watch.session)
             if session is not None and session.expires_at > now and watch.hears(q.kind, q.name):
                 letters = self.letters[key]
                 found.append(ask.WatcherAnswer(watch, letters[-1].number if letters else 0, len(letters)))
         return tuple(found)
 
-    def _mailbox(self, q: ask.Mailbox, now: float) -> tuple[Letter, ...] | None:
+    def _mailbox(self, q: ask.Mailbox, now: float) -> ask.MailboxAnswer | None:
         letters = self.letters.get((q.session, q.id))
-        return None if letters is None else tuple(letter for letter in letters if letter.number > q.after)
+        if letters is None:
+            return None
+        found = tuple(letter for letter in letters if letter.number > q.after)
+        return ask.MailboxAnswer(found, letters[0].number if letters else 0)
 
     # Changes
 
     def _put_row(self, change: ch.PutRow) -> None:
         row = change.row
         claim = row.claim
-        key = (claim.kind, claim.name)
+        id_, key = claim.id, (claim.kind, claim.name)
         line = self.lines.get(key)
         if line is None:
             line = self.lines[key] = Line()
-            for path in names.ancestors(claim.name):
-                self.under.setdefault((claim.kind, path), {})[claim.name] = None
-        if claim.id not in self.rows:
-            self.by_session.setdefault(claim.session, {})
+            if "/" in claim.name:
+                for path in names.ancestors(claim.name):
+                    self.under.setdefault((claim.kind, path), {})[claim.name] = None
+        mine = self.by_session.get(claim.session)
+        if mine is None:
+            mine = self.by_session[claim.session] = {}
+        if id_ not in self.rows:
             self.claims_of[claim.owner] = self.claims_of.get(claim.owner, 0) + 1
             line.subtrees += claim.subtree
-        self.rows[claim.id] = self.by_session[claim.session][claim.id] = row
+        self.rows[id_] = mine[id_] = row
         if row.token is None:
-            line.queue[claim.id] = row
-            self.waiting_of.setdefault(claim.owner, {})[claim.id] = row
+            line.queue[id_] = row
+            self.waiting_of.setdefault(claim.owner, {})[id_] = row
         else:
-            line.holders[claim.id] = row
-            if line.queue.pop(claim.id, None) is not None:
+            line.holders[id_] = row
+            if line.queue and line.queue.pop(id_, None) is not None:
                 self._wait_no_more(claim)
         if row.dies_at is not None:
-            self.mortal[claim.id] = row
-        else:
-            self.mortal.pop(claim.id, None)
+            self.mortal[id_] = row
+        elif self.mortal:
+            self.mortal.pop(id_, None)
 
     def _drop_row(self, change: ch.DropRow) -> None:
         claim = change.row.claim
-        del self.rows[claim.id]
-        key = (claim.kind, claim.name)
+        id_, key = claim.id, (claim.kind, claim.name)
         line = self.lines[key]
-        if line.holders.pop(claim.id, None) is None:
-            del line.queue[claim.id]
+        if line.holders.pop(id_, None) is None:
+            del line.queue[id_]
             self._wait_no_more(claim)
         line.subtrees -= claim.subtree
         if not line.holders and not line.queue:
             del self.lines[key]
-            for path in names.ancestors(claim.name):
-                below = self.under[claim.kind, path]
-                del below[claim.name]
-                if not below:
-                    del self.under[claim.kind, path]
+            if "/" in claim.name:
+                self._forget_path(claim)
+        del self.rows[id_]
         mine = self.by_session[claim.session]
-        del mine[claim.id]
+        del mine[id_]
         if not mine:
             del self.by_session[claim.session]
         left = self.claims_of[claim.owner] - 1
@@ -309,7 +342,14 @@ class Dictionary:
         else:
             del self.claims_of[claim.owner]
         if change.row.dies_at is not None:
-            self.mortal.pop(claim.id, None)
+            self.mortal.pop(id_, None)
+
+    def _forget_path(self, claim: Claim) -> None:
+        for path in names.ancestors(claim.name):
+            below = self.under[claim.kind, path]
+            del below[claim.name]
+            if not below:
+                del self.under[claim.kind, path]
 
     def _wait_no_more(self, claim: Claim) -> None:
         waiting = self.waiting_of[claim.owner]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from holdfast.core.conflicts import conflict
 from holdfast.core.table import deadlocks, lines
 from holdfast.core.table import questions as ask
 from holdfast.core.table.changes import DropRow, PutRow, PutTombstone
@@ -18,7 +19,7 @@ from holdfast.core.table.commands import (
 )
 from holdfast.core.table.rows import Row, Session, Tombstone
 from holdfast.core.table.step import Asking, Step
-from holdfast.model import Gone, Granted, Link
+from holdfast.model import Claim, Gone, Granted, Link
 
 BROKEN = "an operator broke it"
 HANDED_OVER = "it was handed over"
@@ -38,27 +39,44 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
     """Give the sender's hold to the adopter: the same place and slot, a higher token."""
     claim = command.claim
     scene: ask.SceneAnswer = yield ask.Scene(claim, step.bucket(claim.name))
-    step.watched = scene.watched
-    if not step.alive(scene.session):
+    session, mine, tombstone, _, _, _, step.watched = scene
+    if not step.alive(session):
         return SessionOver()
-    if scene.row is not None:
-        return lines.granted(step, scene.row)
+    if mine is not None:
+        return lines.held(step, mine, tombstone)
+    if tombstone is not None:
+        return Gone(tombstone.reason)
     found: tuple[Row, Session] | None = yield ask.RowById(command.source)
-    if found is None or found[0].token is None or not found[0].ticket or found[0].ticket != command.ticket:
+    if found is None or not fits(found[0], claim, command.ticket):
         return Gone(VOID)
     old = found[0]
-    source = old.claim
     cycle = yield from closes_cycle(step, old, claim.owner)
     if cycle:
         return Deadlocked(cycle)
-    token = yield from step.count(step.bucket(source.name))
-    step.changes.append(DropRow(old))
-    row = old._replace(claim=claim, token=token, since=step.now, ticket="")
-    step.changes.append(PutRow(row))
-    step.changes.append(PutTombstone(Tombstone(source.id, source.session, HANDED_OVER)))
-    step.notices.append(Notice(source.session, source.id, GONE))
-    yield from step.tell("granted", row, HANDED_OVER)
-    return lines.granted(step, row)
+    token = yield from step.count(step.bucket(claim.name))
+    on_name: tuple[Row, ...] = yield ask.OnName(claim.kind, claim.name)
+    for row in on_name:
+        # Whatever the sender entered again has the same order: what the adopter excludes goes with the grant.
+        if row.id == old.id or (row.order == old.order and conflict(row.claim, old.claim)):
+            step.changes.append(DropRow(row))
+            step.changes.append(PutTombstone(Tombstone(row.id, row.claim.session, HANDED_OVER)))
+            step.notices.append(Notice(row.claim.session, row.id, GONE))
+    new = old._replace(claim=claim, token=token, since=step.now, ticket="")
+    step.changes.append(PutRow(new))
+    yield from step.tell("granted", new, HANDED_OVER)
+    return lines.granted(step, new)
+
+
+def fits(row: Row, claim: Claim, ticket: str) -> bool:
+    """Whether the ticket is this grant's, and the adopter asks for just what was granted."""
+    source = row.claim
+    return (
+        row.token is not None
+        and bool(ticket)
+        and row.ticket == ticket
+        and (source.kind, source.name, source.mode, source.subtree, source.limit)
+        == (claim.kind, claim.name, claim.mode, claim.subtree, claim.limit)
+    )
 
 
 def closes_cycle(step: Step, row: Row, owner: str) -> Asking[tuple[Link, ...]]:

@@ -25,6 +25,9 @@ from holdfast.model import Claim, Gone, Granted, Place, Refused
 
 EnterReply = Granted | Place | Refused | Gone | SessionOver | Deadlocked | WrongLimit
 
+DONE = Done()
+"""The answer to most releases: made once, because nobody changes a reply."""
+
 OVERHELD = "it was held longer than max_hold"
 
 
@@ -32,6 +35,13 @@ def granted(step: Step, row: Row) -> Granted:
     """The answer that a grant gets, now or when it asks again."""
     assert row.token is not None
     return Granted(row.token, row.slot, None if row.dies_at is None else row.dies_at - step.now)
+
+
+def held(step: Step, row: Row, tombstone: Tombstone | None) -> Granted | Gone:
+    """The answer to a grant that asks again: it may have outlived its own time, or the operator's patience."""
+    if row.dies_at is not None and row.dies_at <= step.now:
+        return Gone(OVERHELD if tombstone is None else tombstone.reason)
+    return granted(step, row)
 
 
 def enter(step: Step, command: Enter) -> Asking[EnterReply]:
@@ -44,17 +54,20 @@ def enter(step: Step, command: Enter) -> Asking[EnterReply]:
     if session is None or session.expires_at <= step.now:
         return SessionOver()
     if row is not None:
-        return (yield from again(step, row))
+        return (yield from again(step, row, tombstone))
     if tombstone is not None:
         return Gone(tombstone.reason)
     if claim.limit:
         return (yield from permits.enter(step, claim, bucket, blocker, holders))
     if claim.reentrant:
-        held: Row | None = yield ask.Held(claim.owner, claim.kind, claim.name)
-        if held is not None and (held.exclusive or claim.mode == "shared"):
-            return (yield from reenter(step, claim, held))
+        cover: Row | None = yield ask.Held(claim)
+        if cover is not None:
+            return (yield from reenter(step, claim, cover))
     if blocker is None:
-        return (yield from admission.take(step, claim, bucket, None))
+        row = admission.take(step, claim, bucket, None)
+        if step.watched:
+            yield from step.tell("granted", row)
+        return Granted(row.order, None, claim.max_hold)
     return (yield from admission.queue(step, claim, bucket, blocker))
 
 
@@ -69,12 +82,10 @@ def reenter(step: Step, claim: Claim, held: Row) -> Asking[Granted]:
     return granted(step, row)
 
 
-def again(step: Step, row: Row) -> Asking[Granted | Place | Gone | SessionOver]:
+def again(step: Step, row: Row, tombstone: Tombstone | None) -> Asking[Granted | Place | Gone | SessionOver]:
     """Answer a claim that is here already; grant it if all that was before it has died meanwhile."""
-    if row.dies_at is not None and row.dies_at <= step.now:
-        return Gone(OVERHELD)
     if row.token is not None:
-        return granted(step, row)
+        return held(step, row, tombstone)
     yield from pass_on(step, row.claim.kind, row.claim.name, bool(row.claim.limit))
     return (yield from standing(step, row.claim))
 
@@ -88,15 +99,13 @@ def standing(step: Step, claim: Claim) -> Asking[Granted | Place | Gone | Sessio
     """Granted, in line, or gone."""
     bucket = step.bucket(claim.name)
     found: ask.DepartureAnswer = yield ask.Departure(claim, bucket)
-    if not step.alive(found.session):
+    session, row, tombstone, _, _, _ = found
+    if not step.alive(session):
         return SessionOver()
-    row = found.row
     if row is None:
-        return Gone(found.tombstone.reason if found.tombstone else "the engine does not know it")
-    if row.dies_at is not None and row.dies_at <= step.now:
-        return Gone(OVERHELD)
+        return Gone(tombstone.reason if tombstone else "the engine does not know it")
     if row.token is not None:
-        return granted(step, row)
+        return held(step, row, tombstone)
     ahead: int = yield ask.Position(claim.kind, claim.name, row.order)
     blocker: Row | None
     if claim.limit:
@@ -124,13 +133,18 @@ def release(step: Step, command: Release) -> Asking[Done | Gone]:
             # Broken, but not yet over: the holder has heard of it and goes.
             yield from depart(step, row, waiting)
         return Gone(tombstone.reason)
-    if row is None or row.token is None or not step.alive(session):
-        return Gone("its session ran out" if row is None or row.token is not None else "it was never granted")
+    if not step.alive(session):
+        return Gone("its session ran out")
+    if row is None or row.token is None:
+        return Gone("it was released before" if row is None else "it was never granted")
     if row.dies_at is not None and row.dies_at <= step.now:
         yield from depart(step, row, waiting)
         return Gone(OVERHELD)
-    yield from depart(step, row, waiting)
-    return Done()
+    if waiting or step.watched:
+        yield from depart(step, row, waiting)
+    else:
+        step.changes.append(DropRow(row))
+    return DONE
 
 
 def leave(step: Step, command: Leave) -> Asking[Done]:
@@ -171,8 +185,12 @@ def pass_on(step: Step, kind: str, name: str, counted: bool) -> Asking[None]:
             return
         blocker: Row | None = yield ask.Blocker(row.claim, row.order)
         if blocker is not None:
-            # Whatever stands behind it on this name waits for it, or for what it waits for.
-            return
+            if row.exclusive or not row.claim.subtree:
+                # Whatever stands behind it on this name waits for it, or for what it waits for.
+                return
+            # A reader of the whole subtree may wait for something below that does not concern a plain reader.
+            after = row.order
+            continue
         token = yield from step.count(step.bucket(name))
         yield from step.tell("granted", step.grant(row, token))
         if row.exclusive:

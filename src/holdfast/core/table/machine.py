@@ -75,7 +75,8 @@ def apply(
     buckets: int = 1,
 ) -> Outcome:
     """Run one step on a store that answers at once and takes changes as they are decided."""
-    step, generator = begin(command, now, wall, buckets)
+    step = Step(now, wall, buckets)
+    generator = _STEPS[type(command)](step, command)
     changes = step.changes
     done = 0
     try:
@@ -87,6 +88,6 @@ def apply(
                 done = len(changes)
             question = generator.send(answer(question, now))
     except StopIteration as stop:
-        for change in changes[done:]:
+        for change in changes[done:] if done else changes:
             put(change)
         return Outcome(stop.value, changes, step.notices)

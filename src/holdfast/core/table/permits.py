@@ -26,12 +26,19 @@ def free_slot(holders: tuple[Row, ...], limit: int) -> int | None:
 
 def enter(step: Step, claim: Claim, bucket: int, first: Row | None, holders: tuple[Row, ...]) -> Asking[PermitReply]:
     """Take a free permit if nobody stands in line for it; `first` is the head of the line."""
+    if first is not None and len(holders) < claim.limit == first.claim.limit:
+        # Holders have died and nobody has passed their permits on yet. There may be enough for all.
+        yield from pass_on(step, claim.kind, claim.name)
+        holders = yield ask.Permits(claim.kind, claim.name)
+        first = yield ask.NextWaiting(claim.kind, claim.name, -1)
     blocker = holders[0] if holders else first
     if blocker is not None and blocker.claim.limit != claim.limit:
         return WrongLimit(blocker.claim.limit)
     slot = free_slot(holders, claim.limit)
     if blocker is None or (first is None and slot is not None):
-        return (yield from admission.take(step, claim, bucket, slot))
+        row = admission.take(step, claim, bucket, slot)
+        yield from step.tell("granted", row)
+        return Granted(row.order, slot, claim.max_hold)
     return (yield from admission.queue(step, claim, bucket, blocker))
 
 

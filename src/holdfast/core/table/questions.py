@@ -3,17 +3,22 @@
 A store answers from dictionaries or by SQL. Every answer counts only what is *alive* at the
 step's `now`: a row lives while its session does (`expires_at > now`) and until its `dies_at`.
 The first question of a step holds all that the uncontended case needs.
+
+Several rows come by order, then id; names, sessions and watches by their own text; what has died,
+by its time of death first. So every store gives the same table, token for token.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from holdfast.core.table.rows import Cell, Row, Session, Tombstone, Watch
+from holdfast.core.table.rows import Cell, Letter, Row, Session, Tombstone, Watch
 from holdfast.model import Claim
 
 
-class Scene(NamedTuple):
+@dataclass(slots=True)
+class Scene:
     """All that an uncontended enter needs. Answer: `SceneAnswer`."""
 
     claim: Claim
@@ -21,6 +26,8 @@ class Scene(NamedTuple):
 
 
 class SceneAnswer(NamedTuple):
+    """Read by its order: a store may give a plain tuple, the cheapest to make."""
+
     session: Session | None
     row: Row | None
     """The claim itself, if this is a repeat; also when it is dead."""
@@ -28,14 +35,15 @@ class SceneAnswer(NamedTuple):
     last: int
     """The last number that the bucket gave out."""
     blocker: Row | None
-    """Any live claim that conflicts with a newcomer; for permits, the first live claim in line."""
+    """The first live claim that conflicts with a newcomer (see `Blocker`); for permits, the first live one in line."""
     permits: tuple[Row, ...]
     """For permits: the live holders."""
     watched: bool
     """Whether anybody watches anything."""
 
 
-class Departure(NamedTuple):
+@dataclass(slots=True)
+class Departure:
     """All that an uncontended release needs. Answer: `DepartureAnswer`."""
 
     claim: Claim
@@ -43,6 +51,8 @@ class Departure(NamedTuple):
 
 
 class DepartureAnswer(NamedTuple):
+    """Read by its order, like `SceneAnswer`."""
+
     session: Session | None
     row: Row | None
     """The claim itself, dead or alive."""
@@ -54,7 +64,10 @@ class DepartureAnswer(NamedTuple):
 
 
 class Blocker(NamedTuple):
-    """Any live claim that conflicts with this one and came before `order`. Answer: `Row | None`."""
+    """The first live claim that conflicts with this one and came before `order`. Answer: `Row | None`.
+
+    On its own name if there is one, across the path otherwise.
+    """
 
     claim: Claim
     order: int
@@ -82,11 +95,12 @@ class Permits(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A live grant of this owner on exactly this name, exclusive first. Answer: `Row | None`."""
+    """A live grant of the claim's owner on exactly its name that covers it. Answer: `Row | None`.
 
-    owner: str
-    kind: str
-    name: str
+    It covers the claim if it is exclusive or both are shared, and has the subtree if the claim wants it.
+    """
+
+    claim: Claim
 
 
 class Position(NamedTuple):
@@ -219,11 +233,18 @@ class WatcherAnswer(NamedTuple):
 
 
 class Mailbox(NamedTuple):
-    """The letters of a watch, in order. Answer: `tuple[Letter, ...] | None`, None if there is no such watch."""
+    """The letters of a watch after a number. Answer: `MailboxAnswer | None`, None if there is no such watch."""
 
     session: str
     id: str
     after: int
+
+
+class MailboxAnswer(NamedTuple):
+    letters: tuple[Letter, ...]
+    """In the order of their numbers."""
+    first: int
+    """The lowest number that is still kept, fetched or not; 0 if there is none."""
 
 
 Question = (

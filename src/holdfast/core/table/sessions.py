@@ -45,7 +45,7 @@ def renew(step: Step, command: Renew) -> Asking[Renewed | SessionOver]:
     if session is None or not step.alive(session):
         return SessionOver()
     step.changes.append(PutSession(session._replace(expires_at=step.now + session.ttl)))
-    gone = tuple((stone.claim_id, stone.reason) for stone in answer.tombstones if stone.reason != WITHDRAWN)
+    gone = tuple(sorted((stone.claim_id, stone.reason) for stone in answer.tombstones if stone.reason != WITHDRAWN))
     swept = yield from sweep(step, Sweep(ROWS_A_STEP))
     return Renewed(session.ttl, gone, 0.0 if swept.more else swept.next_death)
 
@@ -87,10 +87,11 @@ def retire(step: Step, row: Row) -> Asking[None]:
     """Remove a claim whose own time is over while its session may live: the holder has to be told."""
     claim = row.claim
     answer: ask.DepartureAnswer = yield ask.Departure(claim, step.bucket(claim.name))
-    if answer.tombstone is None:
+    _, _, tombstone, _, waiting, _ = answer
+    if tombstone is None:
         step.changes.append(PutTombstone(Tombstone(claim.id, claim.session, lines.OVERHELD)))
     step.notices.append(Notice(claim.session, claim.id, GONE))
-    yield from remove(step, row, answer.waiting)
+    yield from remove(step, row, waiting)
 
 
 def bury(step: Step, session: Session, limit: int) -> Asking[int]:

@@ -17,7 +17,7 @@ from holdfast.core.table.commands import (
     Subscribe,
     Unsubscribe,
 )
-from holdfast.core.table.rows import Letter, Row, Session, Watch, party
+from holdfast.core.table.rows import Row, Session, Watch, party
 from holdfast.core.table.step import MOST_LETTERS, Asking, Step
 from holdfast.model import LockInfo
 
@@ -68,10 +68,13 @@ def unsubscribe(step: Step, command: Unsubscribe) -> Asking[Done]:
 
 def fetch(step: Step, command: Fetch) -> Asking[Letters | SessionOver]:
     """What has been collected since the last fetch."""
-    found: tuple[Letter, ...] | None = yield ask.Mailbox(command.session, command.id, command.after)
-    if found is None:
+    answer: ask.MailboxAnswer | None = yield ask.Mailbox(command.session, command.id, command.after)
+    if answer is None:
         return SessionOver()
-    if command.after and found:
-        step.changes.append(DropLetters(command.session, command.id, command.after))
+    found, first = answer
+    # The last letter stays until there is another: the numbers go on from it.
+    upto = command.after if found else command.after - 1
+    if 0 < first <= upto:
+        step.changes.append(DropLetters(command.session, command.id, upto))
     last = found[-1].number if found else command.after
     return Letters(tuple(letter.event for letter in found), last, overflowed=len(found) > MOST_LETTERS)
