@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 
@@ -10,6 +11,9 @@ from holdfast.engines.engine import Engine
 from holdfast.errors import InvalidRequest
 
 GROUP = "holdfast.engines"
+LENDERS = "holdfast.lenders"
+"""Who can read the settings of another library's client: by the name of its package, a function that takes the
+client and gives a Url, or None for something else of that package."""
 
 
 def schemes() -> dict[str, EntryPoint]:
@@ -35,4 +39,18 @@ def engine_class(url: Url) -> type[Engine]:
             f"its driver {error.name!r} is not installed: pip install 'holdfast[{extra}]'",
         ) from error
     url.check_options(found.options)
-    return found
+    # An engine with several recipes has a class for each.
+    choose: Callable[[Url], type[Engine]] | None = getattr(found, "choose", None)
+    return found if choose is None else choose(url)
+
+
+def lent_url(lender: object) -> Url:
+    """The settings of an existing client of another library, as a URL."""
+    package = type(lender).__module__.partition(".")[0]
+    for point in entry_points(group=LENDERS, name=package):
+        borrow: Callable[[object], Url | None] = point.load()
+        url = borrow(lender)
+        if url is not None:
+            return url
+    known = ", ".join(sorted(point.name for point in entry_points(group=LENDERS)))
+    raise InvalidRequest("url", lender, f"it is an engine URL, or an existing client of one of: {known}")
