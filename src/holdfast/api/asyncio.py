@@ -13,7 +13,7 @@ from holdfast.api import settings
 from holdfast.api.blocking import Wait, chosen
 from holdfast.api.body import Body
 from holdfast.core.names import check_name, check_prefix
-from holdfast.errors import InvalidRequest
+from holdfast.errors import InvalidRequest, NotHeld
 from holdfast.locks import acquire, breaking, election, handing, several, watching
 from holdfast.locks.barrier import BarrierFront
 from holdfast.locks.cell import RETRIES, CellFront
@@ -48,15 +48,18 @@ class Grant(GrantView):
 
     async def release(self) -> None:
         """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
-        self._give_back_once()
         try:
+            self._give_back_once()
             await release(self._client, self._hold)
+        except NotHeld:
+            raise
         except BaseException:
             self._released = False
             raise
 
     async def hand_over(self) -> str:
         """A secret text by which another client may adopt this grant; this one holds until then."""
+        self.check()
         return await handing.hand_over(self._client, self._hold)
 
     async def __aenter__(self) -> Grant:
@@ -147,12 +150,23 @@ class Lock(Scoped[Grant]):
 
     async def acquire(self, wait: Wait = ...) -> Grant:
         """Wait in line for at most `wait` seconds (None: for ever). NotAcquired after that."""
-        return self._grant(await acquire.acquire(self._client, self._spec, chosen(wait, self._spec)))
+        taken: list[Hold] = []
+        try:
+            await acquire.acquire(self._client, self._spec, chosen(wait, self._spec), taken)
+            return self._grant(taken[0])
+        except BaseException:
+            await several.let_go(self._client, taken)
+            raise
 
     async def try_acquire(self) -> Grant | None:
         """Take the lock if it is free now, else None. Never waits."""
-        hold = await acquire.try_acquire(self._client, self._spec)
-        return None if hold is None else self._grant(hold)
+        taken: list[Hold] = []
+        try:
+            await acquire.try_acquire(self._client, self._spec, taken)
+            return self._grant(taken[0]) if taken else None
+        except BaseException:
+            await several.let_go(self._client, taken)
+            raise
 
     def _grant(self, hold: Hold) -> Grant:
         grant = Grant(self._client, hold)
@@ -188,13 +202,23 @@ class AllLocks(Scoped[Grants]):
 
     async def acquire(self, wait: Wait = ...) -> Grants:
         """Take all of them within `wait` seconds, or none."""
-        holds = await several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0]))
-        return Grants(self._client, holds)
+        taken: list[Hold] = []
+        try:
+            await several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0]), taken)
+            return Grants(self._client, taken)
+        except BaseException:
+            await several.let_go(self._client, taken)
+            raise
 
     async def try_acquire(self) -> Grants | None:
         """Take all of them if they are free now, else None."""
-        holds = await several.try_acquire_all(self._client, self._specs)
-        return None if holds is None else Grants(self._client, holds)
+        taken: list[Hold] = []
+        try:
+            await several.try_acquire_all(self._client, self._specs, taken)
+            return Grants(self._client, taken) if taken else None
+        except BaseException:
+            await several.let_go(self._client, taken)
+            raise
 
 
 class Election:

@@ -7,12 +7,13 @@ import functools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from types import EllipsisType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from holdfast.api import settings
 from holdfast.core.names import check_name, check_prefix
-from holdfast.errors import InvalidRequest, LockLost
+from holdfast.errors import HoldfastError, InvalidRequest, LockLost, NotHeld
 from holdfast.locks import acquire, breaking, election, handing, several, watching
 from holdfast.locks.barrier import BarrierFront
 from holdfast.locks.cell import RETRIES, CellFront
@@ -49,15 +50,18 @@ class Grant(GrantView):
 
     def release(self) -> None:
         """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
-        self._give_back_once()
         try:
+            self._give_back_once()
             run(release(self._client, self._hold))
+        except NotHeld:
+            raise
         except BaseException:
             self._released = False
             raise
 
     def hand_over(self) -> str:
         """A secret text by which another client may adopt this grant; this one holds until then."""
+        self.check()
         return run(handing.hand_over(self._client, self._hold))
 
     def __enter__(self) -> Grant:
@@ -75,6 +79,11 @@ def end_body(give_back: Callable[[], None], error: BaseException | None) -> None
         if error is None:
             raise
         error.add_note(str(lost))
+    except KeyboardInterrupt:
+        # It may have come before the release began.
+        with suppress(HoldfastError):
+            give_back()
+        raise
 
 
 class Grants(Mapping[str, Grant]):
@@ -129,10 +138,14 @@ class Scoped(ABC, Generic[G]):
 
     def __enter__(self) -> G:
         grant = self.acquire()
-        if not hasattr(self._entered, "grants"):
-            self._entered.grants = []
-        self._entered.grants.append(grant)
-        return grant
+        try:
+            if not hasattr(self._entered, "grants"):
+                self._entered.grants = []
+            self._entered.grants.append(grant)
+            return grant
+        except BaseException:
+            grant.release()
+            raise
 
     def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
         end_body(self._entered.grants.pop().release, error)
@@ -152,12 +165,23 @@ class Lock(Scoped[Grant]):
 
     def acquire(self, wait: Wait = ...) -> Grant:
         """Wait in line for at most `wait` seconds (None: for ever). NotAcquired after that."""
-        return self._grant(run(acquire.acquire(self._client, self._spec, chosen(wait, self._spec))))
+        taken: list[Hold] = []
+        try:
+            run(acquire.acquire(self._client, self._spec, chosen(wait, self._spec), taken))
+            return self._grant(taken[0])
+        except BaseException:
+            run(several.let_go(self._client, taken))
+            raise
 
     def try_acquire(self) -> Grant | None:
         """Take the lock if it is free now, else None. Never waits."""
-        hold = run(acquire.try_acquire(self._client, self._spec))
-        return None if hold is None else self._grant(hold)
+        taken: list[Hold] = []
+        try:
+            run(acquire.try_acquire(self._client, self._spec, taken))
+            return self._grant(taken[0]) if taken else None
+        except BaseException:
+            run(several.let_go(self._client, taken))
+            raise
 
     def _grant(self, hold: Hold) -> Grant:
         grant = Grant(self._client, hold)
@@ -198,13 +222,23 @@ class AllLocks(Scoped[Grants]):
 
     def acquire(self, wait: Wait = ...) -> Grants:
         """Take all of them within `wait` seconds, or none."""
-        holds = run(several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0])))
-        return Grants(self._client, holds)
+        taken: list[Hold] = []
+        try:
+            run(several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0]), taken))
+            return Grants(self._client, taken)
+        except BaseException:
+            run(several.let_go(self._client, taken))
+            raise
 
     def try_acquire(self) -> Grants | None:
         """Take all of them if they are free now, else None."""
-        holds = run(several.try_acquire_all(self._client, self._specs))
-        return None if holds is None else Grants(self._client, holds)
+        taken: list[Hold] = []
+        try:
+            run(several.try_acquire_all(self._client, self._specs, taken))
+            return Grants(self._client, taken) if taken else None
+        except BaseException:
+            run(several.let_go(self._client, taken))
+            raise
 
 
 class Election:

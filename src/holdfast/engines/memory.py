@@ -16,7 +16,7 @@ from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import AsyncioIo
+from holdfast.runtime.asyncio import AsyncioIo, Turns
 from holdfast.runtime.blocking import BlockingIo
 from holdfast.runtime.simulated import World
 
@@ -80,9 +80,10 @@ class MemoryAsyncioPort:
     """The same for tasks: a step takes microseconds, so it runs on the loop."""
 
     def __init__(self, port: MemoryPort) -> None:
-        self.port = port
+        self.port, self.turns = port, Turns()
 
     async def call(self, request: Command, until: float) -> Any:
+        await self.turns.give()
         return self.port.call(request, until)
 
 

@@ -32,7 +32,7 @@ from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import AsyncioIo
+from holdfast.runtime.asyncio import AsyncioIo, Turns
 from holdfast.runtime.blocking import BlockingIo
 
 DURABLE = frozenset({CellSet, RaiseTokens})
@@ -115,7 +115,7 @@ class SqlitePort:
                     outcome = apply(command, clock.now(), self.rows.answer, self.rows.put, wall=time.time())
                 except BoundReached as reached:
                     connection.execute("ROLLBACK")
-                    raise_bound(connection, reached.needed)
+                    raise_bound(connection, reached.needed, max(0.05, until - clock.now()))
                     continue
                 committing = True
                 connection.execute("COMMIT")
@@ -188,9 +188,10 @@ class SqliteAsyncioPort:
     """The same for tasks: short steps run on the loop, one that has to wait for the file moves to a thread."""
 
     def __init__(self, port: SqlitePort, loop: asyncio.AbstractEventLoop) -> None:
-        self.port, self.loop = port, loop
+        self.port, self.loop, self.turns = port, loop, Turns()
 
     async def call(self, request: Command, until: float) -> Any:
+        await self.turns.give()
         try:
             return self.port.call_within(request, clock.now() + ON_THE_LOOP, 0.0)
         except Busy:

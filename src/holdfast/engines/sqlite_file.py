@@ -156,11 +156,11 @@ class SqliteFile:
         self._write_meta(connection)
 
 
-def raise_bound(connection: sqlite3.Connection, needed: int) -> None:
+def raise_bound(connection: sqlite3.Connection, needed: int, seconds: float) -> None:
     """Commit a bound that is far ahead again, synced to the disk before any number under it is used."""
     connection.execute("PRAGMA synchronous = FULL")
     try:
-        with patience(connection, 5.0):
+        with patience(connection, seconds):
             connection.execute("UPDATE counter SET bound = max(bound, min(?, ?))", (needed + BOUND_AHEAD, MAX_TOKEN))
     finally:
         connection.execute("PRAGMA synchronous = NORMAL")

@@ -24,13 +24,17 @@ _CONFLICTS = "(:exclusive OR c.mode = 'exclusive')"
 _FIRST = " ORDER BY c.ord, c.id LIMIT 1"
 _WIDTH = 18
 
+# Two answers of yes or no spare the uncontended case the questions behind them.
 _SCENE = f"""
 SELECT s.id, s.ttl, s.expires_at, s.app, s.host, s.pid, k.last, k.bound,
-       EXISTS (SELECT 1 FROM watches), t.reason, {_ROW}
+       EXISTS (SELECT 1 FROM watches), t.reason,
+       EXISTS (SELECT 1 FROM claims WHERE kind = ?3 AND name = ?4),
+       EXISTS (SELECT 1 FROM claims WHERE token IS NULL),
+       {_ROW}
 FROM counter k
-LEFT JOIN sessions s ON s.id = :session
-LEFT JOIN tombstones t ON t.session = :session AND t.claim_id = :id
-LEFT JOIN claims c ON c.id = :id
+LEFT JOIN sessions s ON s.id = ?1
+LEFT JOIN tombstones t ON t.session = ?1 AND t.claim_id = ?2
+LEFT JOIN claims c ON c.id = ?2
 WHERE k.id = 0
 """
 _BLOCKER = f"{_CLAIMS} AND c.kind = :kind AND c.name = :name AND c.ord < :before AND {_CONFLICTS}{_FIRST}"
@@ -110,16 +114,21 @@ class SqliteRows:
         found = self.execute(sql, values).fetchone()
         return None if found is None else decode(found)
 
-    def known(self, claim: Claim) -> tuple[Session | None, Row | None, Tombstone | None, int, bool]:
-        """The session, the claim itself, its tombstone, the counter, and whether anybody watches."""
-        found = self.execute(_SCENE, {"session": claim.session, "id": claim.id}).fetchone()
+    def known(self, claim: Claim) -> tuple[Session | None, Row | None, Tombstone | None, int, bool, bool, bool]:
+        """The session, the claim itself, its tombstone, the counter, and what is so:
+
+        whether anybody watches, whether the name is in use, and whether anybody waits for anything.
+        """
+        found = self.execute(_SCENE, (claim.session, claim.id, claim.kind, claim.name)).fetchone()
         self.bound = found[7]
         return (
             None if found[0] is None else Session(*found[:6]),
-            None if found[10] is None else decode(found[10:]),
+            None if found[12] is None else decode(found[12:]),
             None if found[9] is None else Tombstone(claim.id, claim.session, found[9]),
             found[6],
             bool(found[8]),
+            bool(found[10]),
+            bool(found[11]),
         )
 
     def blocker(self, claim: Claim, before: int, now: float) -> Row | None:
@@ -162,18 +171,20 @@ class SqliteRows:
 
     def _scene(self, q: ask.Scene, now: float) -> tuple[Any, ...]:
         claim = q.claim
-        session, row, stone, last, watched = self.known(claim)
+        session, row, stone, last, watched, in_use, _ = self.known(claim)
         permits: tuple[Row, ...] = ()
+        blocker: Row | None = None
         if claim.limit:
             permits = self.permits(claim.kind, claim.name, now)
             blocker = self._next_waiting(ask.NextWaiting(claim.kind, claim.name, -1), now)
-        else:
+        elif in_use or claim.subtree or "/" in claim.name:
             blocker = self.blocker(claim, _ANY, now)
         return session, row, stone, last, blocker, permits, watched
 
     def _departure(self, q: ask.Departure, now: float) -> tuple[Any, ...]:
-        session, row, stone, last, watched = self.known(q.claim)
-        return session, row, stone, last, self.affected(q.claim), watched
+        session, row, stone, last, watched, _, anybody_waits = self.known(q.claim)
+        waiting = self.affected(q.claim) if anybody_waits else ()
+        return session, row, stone, last, waiting, watched
 
     def _next_waiting(self, q: ask.NextWaiting, now: float) -> Row | None:
         return self.one(_IN_LINE, {"kind": q.kind, "name": q.name, "after": q.after, "now": now})

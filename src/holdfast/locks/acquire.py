@@ -26,11 +26,15 @@ class Missed(Exception):
         super().__init__()
 
 
-async def acquire(client: Client, spec: Spec, wait: float | None) -> Hold:
-    """Wait in line for at most `wait` seconds; NotAcquired after that, and no place is kept."""
+async def acquire(client: Client, spec: Spec, wait: float | None, taken: list[Hold] | None = None) -> Hold:
+    """Wait in line for at most `wait` seconds; NotAcquired after that, and no place is kept.
+
+    What is held is in `taken` from the moment that it is, so that a caller that is interrupted
+    on its way back can give it back.
+    """
     started = client.io.now()
     try:
-        return await take(client, spec, None if wait is None else started + wait)
+        return await take(client, spec, None if wait is None else started + wait, [] if taken is None else taken)
     except Missed as missed:
         by = max(client.io.now(), started + (wait or 0.0) + GRACE)
         holders = await who_holds(client, spec, missed.place.blocker, by)
@@ -38,10 +42,10 @@ async def acquire(client: Client, spec: Spec, wait: float | None) -> Hold:
         raise NotAcquired(spec.name, client.io.now() - started, holders=holders, place=place) from None
 
 
-async def try_acquire(client: Client, spec: Spec) -> Hold | None:
+async def try_acquire(client: Client, spec: Spec, taken: list[Hold]) -> Hold | None:
     """Take the lock if it is free now. Never waits in line; a deadlock is simply no."""
     try:
-        return await take(client, spec, client.io.now(), waits=False)
+        return await take(client, spec, client.io.now(), taken, waits=False)
     except (Missed, Deadlock):
         return None
 
@@ -57,23 +61,24 @@ async def who_holds(client: Client, spec: Spec, seen: Party | None, by: float) -
     return (seen,) if seen is not None else ()
 
 
-async def take(client: Client, spec: Spec, until: float | None, waits: bool = True) -> Hold:
+async def take(client: Client, spec: Spec, until: float | None, taken: list[Hold], waits: bool = True) -> Hold:
     """Acquire, again under a new session if the first one ended while we stood in line."""
     waits = waits and (until is None or until > client.io.now())
     while True:
         session = await client.live_session(answer_by(until))
         owner = client.owner(session)
+        await client.withdraw_late(owner, spec.name, answer_by(until))
         held = session.find(owner, client.kind(spec.kind), spec.name)
         if held is not None and not spec.limit:
-            again = reenter(client, spec, held)
+            again = reenter(client, spec, held, taken)
             if again is not None:
                 return again
-        hold = await attempt(client, session, client.new_claim(session, spec, owner, waits), spec, until)
+        hold = await attempt(client, session, client.new_claim(session, spec, owner, waits), spec, until, taken)
         if hold is not None:
             return hold
 
 
-def reenter(client: Client, spec: Spec, held: Hold) -> Hold | None:
+def reenter(client: Client, spec: Spec, held: Hold, taken: list[Hold]) -> Hold | None:
     """What an owner gets that holds this name already: the same hold again, nothing, or a deadlock.
 
     There is no upgrade from reading to writing: two readers that ask for it would wait for
@@ -86,6 +91,7 @@ def reenter(client: Client, spec: Spec, held: Hold) -> Hold | None:
         with held.session.lock:
             if not held.released:
                 held.entries += 1
+                taken.append(held)
                 return held
         return None
     if not held.valid:
@@ -95,7 +101,9 @@ def reenter(client: Client, spec: Spec, held: Hold) -> Hold | None:
     raise Deadlock(spec.name, [link])
 
 
-async def attempt(client: Client, session: Session, claim: Claim, spec: Spec, until: float | None) -> Hold | None:
+async def attempt(
+    client: Client, session: Session, claim: Claim, spec: Spec, until: float | None, taken: list[Hold]
+) -> Hold | None:
     """Enter with one claim and see it through; None if its session ended. Nothing is left behind otherwise."""
     io = client.io
     answered = False
@@ -110,6 +118,8 @@ async def attempt(client: Client, session: Session, claim: Claim, spec: Spec, un
                 sent, reply = await stand_in_line(client, claim, spec, reply, until)
             if isinstance(reply, Granted):
                 hold = keep(client, session, claim, reply, sent)
+                if hold is not None:
+                    taken.append(hold)
         finally:
             client.waiting.discard(claim.id)
             client.wakeups.forget(claim.id)

@@ -6,10 +6,10 @@ import hashlib
 import re
 import secrets
 
-from holdfast.core import deadline as deadlines
 from holdfast.core.names import check_name
 from holdfast.core.table.commands import Deadlocked, SessionOver
 from holdfast.errors import Deadlock, InvalidRequest, LockLost, NotHeld
+from holdfast.locks.acquire import keep
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
 from holdfast.locks.owner import current_thread_name
@@ -77,7 +77,7 @@ async def adopt(client: Client, text: str) -> Hold:
             raise NotHeld(name, 0, reply.reason)
         if isinstance(reply, Deadlocked):
             raise Deadlock(name, reply.cycle)
-        ends = float("inf") if reply.hold_left is None else deadlines.deadline(sent, reply.hold_left)
-        hold = Hold(client.io, session, claim, reply.token, reply.slot, ends)
-        if session.add(hold):
-            return hold
+        hold = keep(client, session, claim, reply, sent)
+        if hold is None:
+            raise LockLost(name, reply.token, "the session ran out while it was adopted")
+        return hold

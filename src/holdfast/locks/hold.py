@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.errors import LockLost, NotHeld
@@ -81,8 +82,8 @@ class Hold:
             return "it was held longer than max_hold"
         return self.session.over or f"no heartbeat was confirmed within its ttl of {self.session.ttl:g} s"
 
-    def lose(self, reason: str) -> bool:
-        """Say that it is lost: once, loudly. Callbacks run elsewhere."""
+    def lose(self, reason: str, then: Callable[[], None] | None = None) -> bool:
+        """Say that it is lost: once, loudly. Callbacks run elsewhere; `then` is called when they have returned."""
         with self.session.lock:
             if self.reason is not None or self.released:
                 return False
@@ -90,8 +91,9 @@ class Hold:
             set_event, callbacks = self._set_event, list(self.on_lost)
         if set_event is not None:
             set_event()
+        after = AfterAll(len(callbacks), then)
         for callback in callbacks:
-            self._io.call_back(callback)
+            self._io.call_back(after.wrapped(callback))
         return True
 
     def when_lost(self, callback: Callable[[], Any]) -> None:
@@ -112,3 +114,42 @@ class Hold:
             assert self._set_event is not None
             self._set_event()
         return event
+
+
+class AfterAll:
+    """Calls `then` when each of several callbacks has returned, in whatever threads they run."""
+
+    def __init__(self, callbacks: int, then: Callable[[], None] | None) -> None:
+        self._left, self._then = callbacks, then
+        self._lock = threading.Lock()
+        if not callbacks and then is not None:
+            then()
+
+    def wrapped(self, callback: Callable[[], object]) -> Callable[[], object]:
+        """The callback, counted; what it returns to be awaited counts until that is done."""
+
+        def run() -> object:
+            try:
+                result = callback()
+            except BaseException:
+                self._returned()
+                raise
+            if isinstance(result, Awaitable):
+                return self._await(result)
+            self._returned()
+            return None
+
+        return run
+
+    async def _await(self, result: Awaitable[object]) -> None:
+        try:
+            await result
+        finally:
+            self._returned()
+
+    def _returned(self) -> None:
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last and self._then is not None:
+            self._then()

@@ -213,14 +213,26 @@ class Keeper:
                 self.lose(session, hold.claim.id, hold.why_over())
 
     def lose(self, session: Session, claim_id: str, reason: str) -> None:
-        """One grant is gone: say so, then give it back, which tells the engine that we know."""
+        """One grant is gone: say so, then give it back, which tells the engine that we know.
+
+        It is given back when the holder's callbacks have returned, so that what ran under the
+        lock can be stopped before the next one begins. The engine does not wait longer than a ttl.
+        """
         hold = session.holds.get(claim_id)
         if hold is None:
             return
-        if hold.lose(reason):
-            log.warning("%s: lost %r (token %d): %s", self.client, hold.claim.name, hold.token, reason)
+        late = Withdrawal(hold.claim, unanswered=False, due=NEVER)
+        self.withdrawals.append(late)
         session.drop(hold)
-        self.withdraw(hold.claim, unanswered=False)
+
+        def give_back() -> None:
+            late.due = 0.0
+            self.verbs.bell.set()
+
+        if hold.lose(reason, then=give_back):
+            log.warning("%s: lost %r (token %d): %s", self.client, hold.claim.name, hold.token, reason)
+        else:
+            give_back()
 
     def end(self, session: Session, reason: str) -> None:
         """The session is over, and everything that was held under it is lost."""

@@ -37,15 +37,18 @@ def owner(name: str) -> Iterator[None]:
         _chosen.reset(reset)
 
 
+def running_task() -> asyncio.Task[Any] | None:
+    """The task that is running in this thread, if one is."""
+    loop = asyncio._get_running_loop()
+    return None if loop is None else asyncio.current_task(loop)
+
+
 def current_owner() -> str:
     """The owner that is running now: the chosen one, else the task, else the thread."""
     chosen = _chosen.get()
     if chosen is not None:
         return chosen
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
+    task = running_task()
     if task is not None:
         known = _tasks.get(task)
         if known is None:
@@ -60,8 +63,5 @@ def current_owner() -> str:
 
 def current_thread_name() -> str:
     """What people call it: the task's name, or the thread's."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
+    task = running_task()
     return task.get_name() if task is not None else threading.current_thread().name

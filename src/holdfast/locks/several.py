@@ -21,36 +21,31 @@ def in_order(names: Sequence[str]) -> list[str]:
     return sorted({check_name(name) for name in names}, key=str.encode)
 
 
-async def acquire_all(client: Client, specs: Sequence[Spec], wait: float | None) -> list[Hold]:
+async def acquire_all(client: Client, specs: Sequence[Spec], wait: float | None, taken: list[Hold]) -> None:
     """Take every lock, or none: one deadline for all of them."""
     until = None if wait is None else client.io.now() + wait
-    holds: list[Hold] = []
     try:
         for spec in specs:
             left = None if until is None else max(0.0, until - client.io.now())
-            holds.append(await acquire(client, spec, left))
+            await acquire(client, spec, left, taken)
     except BaseException:
-        await client.io.shielded(let_go(client, holds))
+        await client.io.shielded(let_go(client, taken))
         raise
-    tie_together(client, holds)
-    return holds
+    tie_together(client, taken)
 
 
-async def try_acquire_all(client: Client, specs: Sequence[Spec]) -> list[Hold] | None:
-    """Take every lock if all of them are free now."""
-    holds: list[Hold] = []
+async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Hold]) -> bool:
+    """Take every lock if all of them are free now; whether they were."""
     try:
         for spec in specs:
-            hold = await try_acquire(client, spec)
-            if hold is None:
-                await let_go(client, holds)
-                return None
-            holds.append(hold)
+            if await try_acquire(client, spec, taken) is None:
+                await let_go(client, taken)
+                return False
     except BaseException:
-        await client.io.shielded(let_go(client, holds))
+        await client.io.shielded(let_go(client, taken))
         raise
-    tie_together(client, holds)
-    return holds
+    tie_together(client, taken)
+    return True
 
 
 def tie_together(client: Client, holds: Sequence[Hold]) -> None:
@@ -66,10 +61,10 @@ def tie_together(client: Client, holds: Sequence[Hold]) -> None:
         hold.when_lost(partial(lose_others, hold))
 
 
-async def let_go(client: Client, holds: Sequence[Hold]) -> None:
-    """Give back what was taken, last first."""
-    for hold in reversed(holds):
-        await release_quietly(client, hold)
+async def let_go(client: Client, taken: list[Hold]) -> None:
+    """Give back what was taken, last first; a second call finds nothing."""
+    while taken:
+        await release_quietly(client, taken.pop())
 
 
 async def release_all(client: Client, holds: Sequence[Hold]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from types import coroutine
 from typing import Any, Protocol, TypeVar
 
 from holdfast.runtime import clock
@@ -26,6 +27,41 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object
     except RuntimeError:
         if not loop.is_closed():
             raise
+
+
+@coroutine
+def _resume(work: Coroutine[Any, Any, T], pending: Any) -> Generator[Any, Any, T]:
+    """Go on with a coroutine that waits for `pending` already."""
+    while True:
+        try:
+            try:
+                value = yield pending
+            except BaseException as error:  # noqa: BLE001 - it is the coroutine's, whatever it is
+                pending = work.throw(error)
+            else:
+                pending = work.send(value)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
+async def _go_on(work: Coroutine[Any, Any, T], pending: Any) -> T:
+    return await _resume(work, pending)
+
+
+class Turns:
+    """Lets a loop turn now and then between steps that never wait for anything."""
+
+    EVERY = 0.005
+
+    def __init__(self) -> None:
+        self._last = clock.now()
+
+    async def give(self) -> None:
+        """Give the other tasks their turn, if they have not had one for a while."""
+        now = clock.now()
+        if now - self._last > self.EVERY:
+            self._last = now
+            await asyncio.sleep(0)
 
 
 class AsyncioSignal:
@@ -86,7 +122,12 @@ class AsyncioIo:
         return await signal.wait(None if until is None else until - clock.now())
 
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        task = self.loop.create_task(work)
+        # Most work ends at its first step; only what has to wait needs a task of its own.
+        try:
+            pending = work.send(None)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+        task = self.loop.create_task(_go_on(work, pending))
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
             try:

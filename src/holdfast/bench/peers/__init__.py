@@ -1,0 +1,1 @@
+"""Libraries that Holdfast is measured against. Each is an extra, imported when it is asked for."""

@@ -1,0 +1,42 @@
+"""`holdfast bench`: measure an engine, alone or beside a peer."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import click
+
+from holdfast.api.settings import DEFAULT_TTL
+from holdfast.bench import report, suite
+from holdfast.bench.plan import Plan
+from holdfast.bench.subject import PEERS
+from holdfast.cli import screen
+
+
+@click.command(short_help="Measure an engine, alone or beside a peer.")
+@click.argument("url", required=False)
+@click.option("--against", type=click.Choice(PEERS), help="Measure this library in the same run, in turns.")
+@click.option("--seconds", type=click.FloatRange(min=0.01), default=1.0, show_default=True, help="Length of a slice.")
+@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="Slices for each measure.")
+@click.option("--only", type=click.Choice(suite.GROUPS), multiple=True, help="Only this measure; may be repeated.")
+@click.option("--ttl", type=float, default=DEFAULT_TTL, show_default=True, help="Of the sessions, in seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def bench(
+    url: str | None, against: str | None, seconds: float, rounds: int, only: tuple[str, ...], ttl: float, as_json: bool
+) -> None:
+    """Measure the engine at URL; without one, SQLite in a temporary file.
+
+    Each figure is the median over the rounds. With --against the two take turns, and the
+    ratio is the median of the rounds' ratios: a machine that is busy for a while slows both.
+    """
+    # Three heartbeats, so that their number a second can be told.
+    plan = Plan(seconds=seconds, rounds=rounds, watch=max(seconds, ttl))
+    status = screen.console(stderr=True)
+    shows: AbstractContextManager[Any] = status.status("") if status.is_terminal else nullcontext()
+    with shows as spinner:
+        run = suite.run(url, against, ttl, plan, only, progress=spinner.update if spinner else lambda text: None)
+    if as_json:
+        click.echo(screen.as_json(report.as_data(run)))
+    else:
+        screen.table(report.headings(run), report.lines(run))

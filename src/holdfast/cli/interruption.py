@@ -1,0 +1,37 @@
+"""Signals that end a wait: the place in line is given up before this process ends."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+from typing import Any
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""SIGINT is Python's KeyboardInterrupt already."""
+
+
+class Interrupted(BaseException):
+    """A signal asked this process to end. Not an Exception: nothing but the top may stop it on its way."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(signal.Signals(number).name)
+
+
+class Interruptible:
+    """While it lasts, a signal raises Interrupted in the main thread. One that was ignored stays ignored."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self.before[number] = signal.signal(number, self.interrupt)
+
+    def interrupt(self, number: int, _: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)

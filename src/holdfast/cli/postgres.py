@@ -1,0 +1,26 @@
+"""`holdfast postgres ddl`: what an administrator runs where the application's role may not create tables."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.engines.postgres_address import DEFAULT_SCHEMA, check_schema
+from holdfast.engines.postgres_schema import ddl as make_ddl
+
+
+@click.group(short_help="Prepare a PostgreSQL for the lock table.")
+def postgres() -> None:
+    """Prepare a PostgreSQL for the lock table."""
+
+
+@postgres.command()
+@click.option("--schema", default=DEFAULT_SCHEMA, show_default=True, help="The schema to keep the lock table in.")
+@click.option("--role", help="The role that the clients use: it gets the rights that they need, and no more.")
+def ddl(schema: str, role: str | None) -> None:
+    """Print the SQL that makes the lock table.
+
+    \b
+    Example:
+      holdfast postgres ddl --role app | psql -v ON_ERROR_STOP=1 postgresql://admin@db/app
+    """
+    click.echo(make_ddl(check_schema(schema), role), nl=False)

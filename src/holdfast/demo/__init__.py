@@ -1,0 +1,1 @@
+"""The story of the split brain, told by real processes."""

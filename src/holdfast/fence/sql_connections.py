@@ -1,0 +1,193 @@
+"""The connections that a caller may bring: recognised by their type, each spoken to in its own way.
+
+No driver is imported: whoever brings a connection has done that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+from holdfast.errors import InvalidRequest
+from holdfast.fence.settling import settled
+from holdfast.fence.sql_statements import Dialect
+
+_PARAMETER = re.compile(r"(?<!:):([a-z]+)")
+_MISSING_TABLE_STATE = "42P01"
+_MISSING_TABLE_NUMBER = 1146
+_SERVER_STATUS_IN_TRANSACTION = 1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a statement gave: its first row, and its insert id."""
+
+    row: tuple[Any, ...] | None
+    insert_id: int
+
+
+class Database(Protocol):
+    """One connection of a caller."""
+
+    dialect: Dialect
+    asynchronous: bool
+
+    async def autocommits(self) -> bool:
+        """Whether each statement would be a transaction of its own."""
+
+    async def execute(self, statement: str, parameters: dict[str, Any]) -> Answer: ...
+
+    async def register(self, function: str, value: str | None) -> None:
+        """Make an SQL function of this connection that gives a value. SQLite only."""
+
+
+class _DbApi:
+    """A connection, or the connection of a cursor, of a driver that we know."""
+
+    def __init__(self, target: Any, driver: str, dialect: Dialect) -> None:
+        self.dialect, self._driver = dialect, driver
+        self._connection = getattr(target, "connection", target) if hasattr(target, "fetchone") else target
+        self.asynchronous = hasattr(self._connection, "__aenter__")
+
+    async def autocommits(self) -> bool:
+        return _autocommits(self._connection, self._driver)
+
+    async def execute(self, statement: str, parameters: dict[str, Any]) -> Answer:
+        cursor = await settled(self._cursor())
+        try:
+            await settled(cursor.execute(_in_style(statement, self._driver), parameters))
+            row = await settled(cursor.fetchone()) if _gives_rows(cursor) else None
+            return Answer(None if row is None else tuple(row), cursor.lastrowid or 0 if self.dialect == "mysql" else 0)
+        finally:
+            await settled(cursor.close())
+
+    async def register(self, function: str, value: str | None) -> None:
+        await settled(self._connection.create_function(function, 0, lambda: value))
+
+    def _cursor(self) -> Any:
+        """A cursor of our own that gives plain rows, whatever the caller's connection is set to."""
+        if self._driver == "psycopg":
+            from psycopg.rows import tuple_row
+
+            return self._connection.cursor(row_factory=tuple_row)
+        if self._driver == "pymysql":
+            from pymysql.cursors import Cursor
+
+            return self._connection.cursor(Cursor)
+        if self._driver == "sqlite3":
+            cursor = self._connection.cursor()
+            cursor.row_factory = None
+            return cursor
+        return self._connection.cursor()
+
+
+class _SqlAlchemy:
+    """A Connection or Session of SQLAlchemy, or their asyncio twins."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+        self.asynchronous = hasattr(target, "__aenter__")
+        bind = target.get_bind() if hasattr(target, "get_bind") else target
+        name = bind.dialect.name
+        if name not in ("postgresql", "sqlite", "mysql", "mariadb"):
+            raise InvalidRequest("connection", name, "there is a fence for PostgreSQL, SQLite, MariaDB and MySQL")
+        self.dialect: Dialect = "mysql" if name == "mariadb" else name
+
+    async def _connection(self) -> Any:
+        if hasattr(self._target, "get_bind"):
+            return await settled(self._target.connection())
+        return self._target
+
+    async def autocommits(self) -> bool:
+        connection = await self._connection()
+        options = (connection.sync_connection if self.asynchronous else connection).get_execution_options()
+        driver = {"postgresql": "psycopg", "sqlite": "sqlite3", "mysql": "pymysql"}[self.dialect]
+        return options.get("isolation_level") == "AUTOCOMMIT" or _autocommits(await self._raw(), driver)
+
+    async def register(self, function: str, value: str | None) -> None:
+        raw = await self._raw()
+        await settled(raw.create_function(function, 0, lambda: value))
+
+    async def _raw(self) -> Any:
+        """The driver's own connection."""
+        connection = await self._connection()
+        pooled = await connection.get_raw_connection() if self.asynchronous else connection.connection
+        return pooled.driver_connection
+
+    async def execute(self, statement: str, parameters: dict[str, Any]) -> Answer:
+        from sqlalchemy import text
+
+        result = await settled((await self._connection()).execute(text(statement), parameters))
+        row = result.first() if result.returns_rows else None
+        return Answer(None if row is None else tuple(row), result.lastrowid or 0 if self.dialect == "mysql" else 0)
+
+
+_DRIVERS: dict[str, tuple[str, Dialect]] = {
+    "sqlite3": ("sqlite3", "sqlite"),
+    "aiosqlite": ("aiosqlite", "sqlite"),
+    "psycopg": ("psycopg", "postgresql"),
+    "psycopg2": ("psycopg2", "postgresql"),
+    "pymysql": ("pymysql", "mysql"),
+    "MySQLdb": ("MySQLdb", "mysql"),
+}
+
+
+def database_of(target: Any) -> Database:
+    """The caller's connection, cursor or session as something that can run a statement."""
+    family = _family(type(target))
+    if family == "sqlalchemy":
+        return _SqlAlchemy(target)
+    if family is None:
+        raise InvalidRequest(
+            "connection",
+            target,
+            "give a connection or cursor of sqlite3, psycopg, PyMySQL or mysqlclient, "
+            "or a connection or session of SQLAlchemy",
+        )
+    return _DbApi(target, *_DRIVERS[family])
+
+
+def _family(kind: type) -> str | None:
+    """The package that a type, or one that it inherits from, comes from."""
+    for ancestor in kind.__mro__:
+        package = ancestor.__module__.partition(".")[0]
+        if package in _DRIVERS or package == "sqlalchemy":
+            return package
+    return None
+
+
+@lru_cache(maxsize=256)
+def _in_style(statement: str, driver: str) -> str:
+    """The statement with its parameters as the driver writes them."""
+    return statement if driver in ("sqlite3", "aiosqlite") else _PARAMETER.sub(r"%(\1)s", statement)
+
+
+def _gives_rows(cursor: Any) -> bool:
+    return cursor.description is not None
+
+
+def _autocommits(connection: Any, driver: str) -> bool:
+    """Whether the next statement would be committed by itself, as far as the driver can say."""
+    if hasattr(connection, "in_transaction"):  # sqlite3, aiosqlite
+        automatic = connection.isolation_level is None or getattr(connection, "autocommit", -1) is True
+        return automatic and not connection.in_transaction
+    if driver in ("psycopg", "psycopg2"):
+        return bool(getattr(connection, "autocommit", False)) and connection.info.transaction_status == 0
+    if hasattr(connection, "get_autocommit"):
+        status = getattr(connection, "server_status", 0)
+        return bool(connection.get_autocommit()) and not status & _SERVER_STATUS_IN_TRANSACTION
+    return False
+
+
+def is_missing_table(error: BaseException) -> bool:
+    """Whether a driver's error, or SQLAlchemy's around it, says that a table is not there."""
+    cause = getattr(error, "orig", None) or error
+    if (
+        getattr(cause, "sqlstate", None) == _MISSING_TABLE_STATE
+        or getattr(cause, "pgcode", None) == _MISSING_TABLE_STATE
+    ):
+        return True
+    first = cause.args[0] if cause.args else None
+    return first == _MISSING_TABLE_NUMBER or (isinstance(first, str) and "no such table" in first)

@@ -1,0 +1,158 @@
+"""On a terminal: the live line of a wait, and the keys that reach CMD."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from holdfast.cli import exit_codes
+from tests.cli.stage import HOLDFAST, Stage, eventually, wait_for_end, wait_for_file, wait_for_waiters
+from tests.cli.terminals import Terminal
+
+CTRL_C, CTRL_Z = "\x03", "\x1a"
+
+
+def state(pid: int) -> str:
+    """The state of a process, as ps shows it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_wait_shows_the_holder_and_the_place_in_line(stage: Stage) -> None:
+    with stage.client() as rival:
+        with rival.lock("k"):
+            terminal = Terminal(stage, "run", "k", "--", "echo", "it is mine")
+            seen = terminal.expect("waiting for 'k': place 1 in line, held by rival@")
+        terminal.expect("it is mine")
+
+    assert "\x1b[" in seen
+    assert terminal.end() == 0
+
+
+def test_no_color_is_respected(stage: Stage) -> None:
+    stage.env["NO_COLOR"] = "1"
+    with stage.client() as rival, rival.lock("k"):
+        terminal = Terminal(stage, "show", "k")
+        terminal.end()
+
+    assert "exclusive" in terminal.seen
+    assert "\x1b[3" not in terminal.seen
+
+
+def test_a_table_has_colour_on_a_terminal(stage: Stage) -> None:
+    with stage.client() as rival, rival.lock("k"):
+        terminal = Terminal(stage, "show", "k")
+        terminal.end()
+
+    assert "\x1b[32mheld" in terminal.seen
+
+
+def test_the_command_reads_from_the_terminal(stage: Stage) -> None:
+    terminal = Terminal(stage, "run", "k", "--", "sh", "-c", "read line; echo got $line")
+    terminal.type("hello\n")
+
+    terminal.expect("got hello")
+    assert terminal.end() == 0
+
+
+def test_ctrl_c_ends_the_command_and_is_seen_by_who_called(stage: Stage) -> None:
+    terminal = Terminal(stage, "run", "k", "--", "sh", "-c", "echo up; sleep 600")
+    terminal.expect("up")
+
+    terminal.type(CTRL_C)
+
+    # Ended by the signal itself, as a shell needs to see it to end its script too.
+    assert terminal.end() == -signal.SIGINT
+
+
+def test_ctrl_c_that_the_command_handles_leaves_the_exit_code_to_it(stage: Stage) -> None:
+    terminal = Terminal(stage, "run", "k", "--", "sh", "-c", "trap 'exit 5' INT; echo up; while :; do sleep 0.05; done")
+    terminal.expect("up")
+
+    terminal.type(CTRL_C)
+
+    assert terminal.end() == 5
+
+
+def test_ctrl_c_ends_a_wait_with_130_and_leaves_no_place_in_line(stage: Stage) -> None:
+    with stage.client() as rival, rival.lock("k"):
+        terminal = Terminal(stage, "run", "k", "--", "true")
+        wait_for_waiters(rival, "k", 1)
+        terminal.expect("place 1")
+        terminal.type(CTRL_C)
+
+        assert terminal.end() == exit_codes.INTERRUPTED
+        assert rival.inspect("k").waiters == ()
+
+
+def test_ctrl_z_suspends_both_and_they_go_on_while_the_lock_is_held(stage: Stage) -> None:
+    code = "import os; print(os.getpid(), file=open('up', 'w')); print('got', input())"
+    terminal = Terminal(stage, "run", "--ttl", "60", "k", "--", sys.executable, "-c", code)
+    pid = int(wait_for_file(stage.folder / "up"))
+
+    terminal.type(CTRL_Z)
+    eventually(lambda: state(pid) == state(terminal.process.pid) == "T", "both are stopped")
+    os.kill(terminal.process.pid, signal.SIGCONT)
+    terminal.type("more\n")
+
+    terminal.expect("got more")
+    assert terminal.end() == 0
+
+
+def test_a_job_that_is_brought_to_the_foreground_reads_from_the_terminal(stage: Stage) -> None:
+    holdfast = " ".join(HOLDFAST)
+    code = f"set -m; {holdfast} run --ttl 60 k -- sh -c 'echo up > up; read line; echo got $line' & "
+    code += "while [ ! -e up ]; do sleep 0.05; done; fg"
+    terminal = Terminal(stage, program=("bash", "-c", code))
+    wait_for_file(stage.folder / "up")
+    terminal.type("hello\n")
+
+    terminal.expect("got hello")
+    assert terminal.end() == 0
+
+
+def test_ctrl_c_ends_a_script_around_run_too(stage: Stage) -> None:
+    holdfast = " ".join(HOLDFAST)
+    script = f"{holdfast} run k -- sh -c 'echo u''p; sleep 600'; echo went o''n"
+    terminal = Terminal(stage, program=("bash", "-c", script))
+    terminal.expect("up")
+
+    terminal.type(CTRL_C)
+
+    assert terminal.end() != 0
+    assert "went on" not in terminal.seen
+
+
+def test_a_suspended_command_is_dead_before_another_gets_its_lock(stage: Stage) -> None:
+    code = "import os, time; print(os.getpid(), file=open('up', 'w')); time.sleep(600)"
+    terminal = Terminal(stage, "run", "--ttl", "1", "k", "--", sys.executable, "-c", code)
+    pid = int(wait_for_file(stage.folder / "up"))
+
+    terminal.type(CTRL_Z)
+    wait_for_end(pid)
+    with stage.client() as rival, rival.lock("k", wait=20.0):
+        os.kill(terminal.process.pid, signal.SIGCONT)
+
+    assert terminal.end() == exit_codes.LOST
+
+
+def test_break_asks_first_and_no_means_no(stage: Stage) -> None:
+    with stage.client() as rival, rival.lock("k") as grant:
+        terminal = Terminal(stage, "break", "k")
+        assert "held by rival@" in terminal.expect("Break lock 'k'? [y/N]")
+        terminal.type("n\n")
+
+        assert terminal.end() == exit_codes.CONFLICT
+        assert grant.valid
+
+
+def test_break_goes_on_after_a_yes(stage: Stage) -> None:
+    with stage.client() as rival:
+        grant = rival.lock("k").acquire()
+        terminal = Terminal(stage, "break", "k")
+        terminal.expect("[y/N]")
+        terminal.type("y\n")
+
+        assert terminal.end() == 0
+        assert grant.lost.wait(20)

@@ -1,0 +1,65 @@
+"""The engines that the suite runs against: how to start each, and how to get a fresh URL from it.
+
+A new engine adds one line to ENGINES. What it cannot do is not written here: the tests read
+that from its guarantees.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.servers.postgres_subjects import postgres, postgres_is_blocked
+from tests.servers.redis_subjects import redis, redis_stands_still
+
+FreshUrl = Callable[[], str]
+Start = Callable[[Path], AbstractContextManager[FreshUrl]]
+Outage = Callable[[str], AbstractContextManager[None]]
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One engine under test."""
+
+    name: str
+    start: Start
+    """Starts what the engine needs, once a run, in a folder; gives what makes fresh URLs."""
+    across_processes: bool
+    """Whether another process can connect to the same URL."""
+    outage: Outage | None
+    """Makes the engine at a URL unreachable for a while; None where nothing can come between."""
+
+
+@contextmanager
+def memory(_: Path) -> Iterator[FreshUrl]:
+    """A table of its own for each test."""
+    yield lambda: f"memory://conformance-{next(_numbers)}"
+
+
+@contextmanager
+def sqlite(folder: Path) -> Iterator[FreshUrl]:
+    """A file of its own for each test."""
+    yield lambda: f"sqlite:///{folder}/{next(_numbers)}.db"
+
+
+@contextmanager
+def sqlite_is_busy(url: str) -> Iterator[None]:
+    """Somebody sits inside a transaction on the file, so that no step gets through."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+ENGINES = (
+    Subject("memory", memory, across_processes=False, outage=None),
+    Subject("sqlite", sqlite, across_processes=True, outage=sqlite_is_busy),
+    Subject("redis", redis, across_processes=True, outage=redis_stands_still),
+    Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
+)

@@ -1,0 +1,214 @@
+"""Bad input is refused before anything is sent, with the rule that it breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import InvalidRequest
+from holdfast.engines import registry
+from tests.conformance.apis import Api, Front
+from tests.conformance.stage import Stage
+
+NAMES: list[Any] = [
+    "", "x" * 513, "ü" * 257, "a\nb", "a\x00", "\x7f", "a\u0085b", "/a", "a/", "a//b", "/", ".", "..", "a/./b",
+    "a/..", "\ud800", b"bytes", 7, None, ["a"],
+]  # fmt: skip
+
+GOOD_NAMES = ["x" * 512, "ü" * 256, "a/b/c", "...", "a.b", ".hidden", "invoice:42", "a b", "日本", "%2F", "a{b}"]
+
+FRONTS: dict[str, Callable[[Front, Any], Any]] = {
+    "lock": lambda locks, name: locks.lock(name),
+    "rwlock": lambda locks, name: locks.rwlock(name),
+    "semaphore": lambda locks, name: locks.semaphore(name, limit=1),
+    "lock_all": lambda locks, name: locks.lock_all("good", name),
+    "election": lambda locks, name: locks.election(name, value="v"),
+    "barrier": lambda locks, name: locks.barrier(name, parties=1),
+    "latch": lambda locks, name: locks.latch(name, count=1),
+    "cell": lambda locks, name: locks.cell(name),
+}
+
+VALUES: dict[str, Callable[[Front], Any]] = {
+    "wait -1": lambda locks: locks.lock("k", wait=-1),
+    "wait nan": lambda locks: locks.lock("k", wait=float("nan")),
+    "wait text": lambda locks: locks.lock("k", wait="5"),
+    "wait bool": lambda locks: locks.lock("k", wait=True),
+    "max_hold 0": lambda locks: locks.lock("k", max_hold=0),
+    "max_hold -1": lambda locks: locks.lock("k", max_hold=-1),
+    "max_hold nan": lambda locks: locks.lock("k", max_hold=float("nan")),
+    "on_lost": lambda locks: locks.lock("k", on_lost="not a function"),
+    "note": lambda locks: locks.lock("k", note=7),
+    "long note": lambda locks: locks.lock("k", note="x" * 10_000),
+    "limit 0": lambda locks: locks.semaphore("k", limit=0),
+    "limit -1": lambda locks: locks.semaphore("k", limit=-1),
+    "limit bool": lambda locks: locks.semaphore("k", limit=True),
+    "limit float": lambda locks: locks.semaphore("k", limit=1.0),
+    "limit text": lambda locks: locks.semaphore("k", limit="2"),
+    "limit none": lambda locks: locks.semaphore("k", limit=None),
+    "parties 0": lambda locks: locks.barrier("k", parties=0),
+    "parties bool": lambda locks: locks.barrier("k", parties=True),
+    "count 0": lambda locks: locks.latch("k", count=0),
+    "keep -1": lambda locks: locks.latch("k", count=1, keep=-1),
+    "value": lambda locks: locks.election("k", value=7),
+    "rwlock wait": lambda locks: locks.rwlock("k", wait=-1),
+    "lock_all wait": lambda locks: locks.lock_all("k", wait=-1),
+    "election wait": lambda locks: locks.election("k", wait=-1),
+    "prefix": lambda locks: locks.watch("a//"),
+}
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ttl 0.09": {"ttl": 0.09},
+    "ttl 0": {"ttl": 0},
+    "ttl -1": {"ttl": -1.0},
+    "ttl nan": {"ttl": float("nan")},
+    "ttl inf": {"ttl": float("inf")},
+    "ttl none": {"ttl": None},
+    "ttl text": {"ttl": "10"},
+    "ttl bool": {"ttl": True},
+    "namespace empty": {"namespace": ""},
+    "namespace path": {"namespace": "a/b"},
+    "namespace dot": {"namespace": "a.b"},
+    "namespace not text": {"namespace": 7},
+    "app": {"app": 7},
+    "unknown guarantee": {"require": {"magic"}},
+    "guarantee as text": {"require": "consensus"},
+}
+
+
+@pytest.mark.parametrize("front", FRONTS)
+async def test_a_name_that_breaks_the_rules_is_refused(locks: Front, front: str) -> None:
+    for name in NAMES:
+        with pytest.raises(InvalidRequest):
+            FRONTS[front](locks, name)
+    assert await locks.list() == []
+
+
+async def test_a_name_that_breaks_the_rules_cannot_be_looked_at_or_broken(locks: Front) -> None:
+    for name in NAMES:
+        with pytest.raises(InvalidRequest):
+            await locks.inspect(name)
+        with pytest.raises(InvalidRequest):
+            await locks.break_lock(name)
+
+
+async def test_an_invalid_request_is_a_value_error_with_its_facts(locks: Front) -> None:
+    with pytest.raises(ValueError, match="1 to 512 bytes") as refused:
+        locks.lock("a//b")
+    assert isinstance(refused.value, InvalidRequest)
+    assert (refused.value.argument, refused.value.value) == ("name", "a//b")
+    assert "'a//b'" in str(refused.value)
+
+
+async def test_every_other_name_is_good(locks: Front, rival: Front) -> None:
+    for name in GOOD_NAMES:
+        async with locks.lock(name):
+            assert await rival.lock(name).try_acquire() is None
+            assert [info.name for info in await rival.list()] == [name]
+
+
+@pytest.mark.parametrize("case", VALUES)
+async def test_a_value_that_cannot_be_is_refused(locks: Front, case: str) -> None:
+    with pytest.raises(InvalidRequest):
+        VALUES[case](locks)
+    assert await locks.list() == []
+
+
+@pytest.mark.parametrize("wait", [-1, -0.001, float("nan"), "1", True])
+async def test_a_wait_that_cannot_be_is_refused_at_the_call(locks: Front, wait: Any) -> None:
+    for call in (
+        locks.lock("k").acquire,
+        locks.lock_all("k").acquire,
+        locks.election("k").campaign,
+        locks.latch("k", count=1).wait,
+        locks.barrier("k", parties=2).wait,
+    ):
+        with pytest.raises(InvalidRequest):
+            await call(wait=wait)
+    assert await locks.list() == []
+
+
+@pytest.mark.parametrize("n", [0, -1, True, 1.0, "1"])
+async def test_a_latch_counts_by_whole_numbers(locks: Front, n: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        await locks.latch("k", count=3).count_down(n=n)
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+async def test_settings_that_cannot_be_are_refused(stage: Stage, case: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await stage.client(**SETTINGS[case])
+
+
+async def test_the_shortest_ttl_is_served(stage: Stage) -> None:
+    client = await stage.client(ttl=0.1)
+
+    assert (await client.lock("k").acquire(wait=5.0)).token > 0
+
+
+@pytest.mark.parametrize("url", [7, "", "sqlite", b"sqlite:///x", ["sqlite:///x"], "sqlite:/x", "://x"])
+async def test_what_is_no_url_is_refused(api: Api, url: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        await api.connect(url)
+
+
+@pytest.mark.parametrize(("scheme", "nearest"), [("sqlit", "sqlite"), ("sqllite", "sqlite"), ("memroy", "memory")])
+async def test_an_unknown_scheme_is_told_the_nearest_one(api: Api, scheme: str, nearest: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{nearest}://"):
+        await api.connect(f"{scheme}:///x")
+
+
+async def test_a_scheme_like_no_other_is_told_all_of_them(api: Api) -> None:
+    with pytest.raises(InvalidRequest, match=r"memory://.*sqlite://"):
+        await api.connect("zzzzzz://x")
+
+
+async def test_an_unknown_url_option_is_refused(stage: Stage) -> None:
+    with pytest.raises(InvalidRequest, match="nonsense"):
+        await stage.api.connect(f"{stage.url}?nonsense=1")
+
+
+async def test_an_unknown_url_option_is_told_the_nearest_one(api: Api, tmp_path: Any) -> None:
+    with pytest.raises(InvalidRequest, match="'adopt'"):
+        await api.connect(f"sqlite:///{tmp_path}/x.db?adpt=1")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["adopt=maybe", "adopt=1&adopt=0", "adopt"])
+async def test_a_url_option_that_cannot_be_read_is_refused(api: Api, tmp_path: Any, option: str) -> None:
+    with pytest.raises(InvalidRequest):
+        await api.connect(f"sqlite:///{tmp_path}/x.db?{option}")
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_missing_driver_says_which_extra_to_install(
+    api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """An engine whose module imports what is not installed, registered as a third party would."""
+    (tmp_path / "needy_engine.py").write_text("import a_driver_that_is_not_installed\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    point = EntryPoint("needy", "needy_engine:Engine", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: (point,))
+
+    with pytest.raises(InvalidRequest) as refused:
+        await api.connect("needy://x")
+    assert "holdfast[needy]" in str(refused.value)
+    assert "a_driver_that_is_not_installed" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a\nb", 7, None])
+def test_an_owner_that_cannot_be_is_refused(name: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        with holdfast.owner(name):
+            raise AssertionError("nobody acts as this owner")
+
+
+async def test_nothing_is_sent_for_what_is_refused(stage: Stage, locks: Front) -> None:
+    """A client that was only asked for what it refuses has opened no session."""
+    for build in VALUES.values():
+        with pytest.raises(InvalidRequest):
+            build(locks)
+    assert locks.target._core.session is None

@@ -1,0 +1,144 @@
+"""Compare-and-swap on a versioned value."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast import Conflict, InvalidRequest
+from tests.conformance.apis import OVER, Front
+from tests.conformance.stage import Stage, eventually, soon
+
+
+async def test_a_cell_that_was_never_set_has_no_value(locks: Front) -> None:
+    assert await locks.cell("c").get() == (None, 0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{"a": [1, 2.5, None, True]}, "text", "ümlaut", 7, False, None, [], b"", b"\x00\xff", b"x" * 65_536],
+    ids=lambda value: repr(value)[:20],
+)
+async def test_what_was_set_comes_back(locks: Front, rival: Front, value: Any) -> None:
+    version = await locks.cell("c").set(value)
+
+    assert await rival.cell("c").get() == (value, version)
+    assert version > 0
+
+
+async def test_a_write_that_expects_the_current_version_is_made(locks: Front, rival: Front) -> None:
+    first = await locks.cell("c").set("a", version=0)
+    second = await rival.cell("c").set("b", version=first)
+
+    assert second > first
+    assert await locks.cell("c").get() == ("b", second)
+
+
+async def test_a_write_that_expects_another_version_changes_nothing(locks: Front, rival: Front) -> None:
+    first = await locks.cell("c").set("a")
+    second = await rival.cell("c").set("b")
+
+    with pytest.raises(Conflict) as conflict:
+        await locks.cell("c").set("c", version=first)
+    with pytest.raises(Conflict):
+        await locks.cell("c").set("c", version=0)
+    assert (conflict.value.name, conflict.value.expected, conflict.value.current) == ("c", first, second)
+    assert await locks.cell("c").get() == ("b", second)
+
+
+async def test_a_delete_that_expects_another_version_changes_nothing(locks: Front) -> None:
+    version = await locks.cell("c").set("a")
+
+    with pytest.raises(Conflict):
+        await locks.cell("c").delete(version=version + 1)
+    assert await locks.cell("c").get() == ("a", version)
+    await locks.cell("c").delete(version=version)
+    assert (await locks.cell("c").get())[0] is None
+
+
+async def test_versions_grow_across_a_delete(locks: Front) -> None:
+    cell = locks.cell("c")
+    first = await cell.set("a")
+    await cell.delete()
+    assert await cell.get() == (None, 0)
+    second = await cell.set("b", version=0)
+
+    assert second > first
+    with pytest.raises(Conflict):
+        await cell.set("c", version=first)
+
+
+async def test_updates_of_many_are_all_made(stage: Stage, locks: Front, rival: Front) -> None:
+    async def add(client: Front) -> None:
+        for _ in range(5):
+            await client.cell("c").update(lambda value: (value or 0) + 1)
+
+    await asyncio.wait_for(asyncio.gather(*(add(stage.another((locks, rival)[n % 2])) for n in range(6))), 30)
+    assert (await locks.cell("c").get())[0] == 30
+
+
+async def test_update_returns_what_was_written(locks: Front) -> None:
+    value, version = await locks.cell("c").update(lambda value: [value])
+
+    assert value == [None]
+    assert await locks.cell("c").get() == ([None], version)
+
+
+async def test_a_watch_shows_the_value_now_and_after_every_change(stage: Stage, locks: Front, rival: Front) -> None:
+    await locks.cell("c").set("a")
+    stream = stage.another(rival).cell("c").watch()
+    seen: list[Any] = []
+
+    async def watch() -> None:
+        while True:
+            seen.append((await stream.next(within=60.0))[0])
+
+    stage.begin(watch())
+    await eventually(lambda: seen == ["a"])
+    await locks.cell("c").set("b")
+    await eventually(lambda: seen == ["a", "b"])
+    await locks.cell("c").delete()
+    await eventually(lambda: seen == ["a", "b", None])
+    await locks.cell("other").set("x")
+    await locks.cell("c").set("c")
+    await eventually(lambda: seen == ["a", "b", None, "c"])
+
+
+async def test_a_watch_that_is_closed_is_over(locks: Front) -> None:
+    await locks.cell("c").set("a")
+    stream = locks.cell("c").watch()
+    assert (await soon(stream.next()))[0] == "a"
+    await stream.stop()
+
+    assert await stream.next() is OVER
+
+
+async def test_a_value_over_the_limit_is_refused(locks: Front) -> None:
+    for value in (b"x" * 65_537, "x" * 65_536):
+        with pytest.raises(InvalidRequest):
+            await locks.cell("c").set(value)
+    assert await locks.cell("c").get() == (None, 0)
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), {"a": float("inf")}], ids=str)
+async def test_what_json_cannot_carry_is_refused(locks: Front, value: object) -> None:
+    with pytest.raises(InvalidRequest):
+        await locks.cell("c").set(value)
+
+
+@pytest.mark.parametrize("version", [-1, True, "1", 1.0])
+async def test_a_version_that_cannot_be_is_refused(locks: Front, version: object) -> None:
+    with pytest.raises(InvalidRequest):
+        await locks.cell("c").set("a", version=version)
+    with pytest.raises(InvalidRequest):
+        await locks.cell("c").delete(version=version)
+
+
+async def test_a_cell_outlives_the_client_that_wrote_it(stage: Stage, locks: Front) -> None:
+    version = await locks.cell("c").set("kept")
+    await locks.close()
+    later = await stage.client()
+
+    assert await later.cell("c").get() == ("kept", version)

@@ -1,0 +1,158 @@
+"""A grant that goes to another client without a moment in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import HoldfastError, InvalidRequest, LockLost, NotHeld
+from tests.conformance.abilities import needs
+from tests.conformance.apis import Front
+from tests.conformance.stage import Stage, eventually, soon
+
+
+async def test_the_adopter_holds_with_a_higher_token(locks: Front, rival: Front) -> None:
+    sent = await locks.lock("k").acquire()
+    adopted = await rival.adopt(await sent.hand_over())
+
+    assert adopted.name == "k"
+    assert adopted.token > sent.token
+    assert adopted.valid
+    assert await locks.lock("k").try_acquire() is None
+
+
+async def test_the_sender_holds_until_then(locks: Front, rival: Front) -> None:
+    sent = await locks.lock("k").acquire()
+    await sent.hand_over()
+
+    sent.check()
+    assert await rival.lock("k").try_acquire() is None
+    await sent.release()
+    assert await rival.lock("k").try_acquire() is not None
+
+
+async def test_the_senders_grant_is_lost(locks: Front, rival: Front) -> None:
+    sent = await locks.lock("k").acquire()
+    lost = sent.lost
+    adopted = await rival.adopt(await sent.hand_over())
+
+    await eventually(lost.is_set)
+    assert not sent.valid
+    with pytest.raises(LockLost):
+        await sent.release()
+    assert adopted.valid
+    assert [holder.token for holder in (await locks.inspect("k")).holders] == [adopted.token]
+
+
+async def test_it_is_adopted_once(stage: Stage, locks: Front, rival: Front) -> None:
+    sent = await locks.lock("k").acquire()
+    text = await sent.hand_over()
+    adopted = await rival.adopt(text)
+
+    with pytest.raises(NotHeld):
+        await stage.another(rival).adopt(text)
+    with pytest.raises(NotHeld):
+        await locks.adopt(text)
+    assert adopted.valid
+
+
+async def test_a_line_of_waiters_does_not_overtake_an_adoption(stage: Stage, locks: Front, rival: Front) -> None:
+    sent = await locks.lock("k").acquire()
+    waiting = await stage.queued(locks, "k", stage.another(rival).lock("k").acquire())
+    adopted = await rival.adopt(await sent.hand_over())
+
+    assert not waiting.done()
+    await adopted.release()
+    assert (await soon(waiting)).token > adopted.token
+
+
+async def test_it_is_void_when_the_sender_has_released(locks: Front, rival: Front) -> None:
+    sent = await locks.lock("k").acquire()
+    text = await sent.hand_over()
+    await sent.release()
+
+    with pytest.raises(NotHeld):
+        await rival.adopt(text)
+
+
+async def test_it_is_void_when_the_senders_client_was_closed(locks: Front, rival: Front) -> None:
+    sent = await locks.lock("k").acquire()
+    text = await sent.hand_over()
+    await locks.close()
+
+    with pytest.raises(NotHeld):
+        await rival.adopt(text)
+    assert await rival.lock("k").try_acquire() is not None
+
+
+async def test_it_is_void_when_the_senders_session_has_run_out(stage: Stage, rival: Front) -> None:
+    dying = await stage.client(ttl=0.3)
+    sent = await dying.lock("k").acquire()
+    text = await sent.hand_over()
+    stage.silence(dying)
+    theirs = await rival.lock("k").acquire(wait=10.0)
+
+    with pytest.raises(NotHeld):
+        await stage.another(rival).adopt(text)
+    assert theirs.valid
+
+
+async def test_a_grant_that_is_not_held_cannot_be_handed_over(locks: Front, rival: Front) -> None:
+    released = await locks.lock("k").acquire()
+    await released.release()
+    lost = await locks.lock("k").acquire()
+    await rival.break_lock("k")
+
+    with pytest.raises(NotHeld):
+        await released.hand_over()
+    with pytest.raises(LockLost):
+        await lost.hand_over()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "garbage", "hf1", "hf1 a b c d", "hf1 a b holdfast.lock  k", "hf1 a b holdfast.lock x9z k", 7, None, b"x"],
+)
+async def test_what_is_no_hand_over_is_refused(locks: Front, text: object) -> None:
+    with pytest.raises(InvalidRequest):
+        await locks.adopt(text)
+
+
+async def test_a_forged_secret_adopts_nothing(locks: Front, rival: Front) -> None:
+    sent = await locks.lock("k").acquire()
+    text = await sent.hand_over()
+    parts = text.split(" ")
+    parts[2] = parts[2][::-1] + "x"
+
+    with pytest.raises(HoldfastError):
+        await rival.adopt(" ".join(parts))
+    assert sent.valid
+
+
+async def test_a_text_from_another_namespace_is_refused(stage: Stage, locks: Front) -> None:
+    elsewhere = await stage.client(namespace="elsewhere")
+    sent = await locks.lock("k").acquire()
+
+    with pytest.raises(InvalidRequest):
+        await elsewhere.adopt(await sent.hand_over())
+    assert sent.valid
+
+
+@needs("semaphore")
+async def test_a_permit_keeps_its_slot(locks: Front, rival: Front) -> None:
+    held = [await locks.semaphore("s", limit=2).acquire() for _ in range(2)]
+    adopted = await rival.adopt(await held[1].hand_over())
+
+    assert adopted.slot == held[1].slot
+    assert adopted.token > held[1].token
+    assert held[0].valid
+    await adopted.release()
+    assert await rival.semaphore("s", limit=2).try_acquire() is not None
+
+
+@needs("shared")
+async def test_a_readers_grant_stays_a_readers(locks: Front, rival: Front) -> None:
+    sent = await locks.rwlock("k").read().acquire()
+    adopted = await rival.adopt(await sent.hand_over())
+
+    assert adopted.shared
+    assert await locks.rwlock("k").read().try_acquire() is not None

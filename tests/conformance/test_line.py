@@ -1,0 +1,148 @@
+"""Standing in line: fairness, wake-up, and what is left of those who went."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from holdfast import NotAcquired
+from tests.conformance.apis import Front
+from tests.conformance.stage import Stage, eventually, soon
+
+
+async def test_first_come_first_served(stage: Stage, locks: Front, rival: Front) -> None:
+    held = await locks.lock("k").acquire()
+    order: list[int] = []
+
+    async def take_a_turn(number: int, client: Front) -> None:
+        grant = await client.lock("k").acquire()
+        order.append(number)
+        await grant.release()
+
+    waiting = []
+    for number in range(6):
+        client = stage.another((locks, rival)[number % 2])
+        waiting.append(await stage.queued(locks, "k", take_a_turn(number, client)))
+    await held.release()
+    await soon(asyncio.gather(*waiting))
+
+    assert sorted(order) == list(range(6))
+    if locks.guarantees.fair:
+        assert order == list(range(6))
+
+
+async def test_nobody_overtakes_the_line(stage: Stage, locks: Front, rival: Front) -> None:
+    assert locks.guarantees.fair
+    held = await locks.lock("k").acquire()
+    waiting = await stage.queued(locks, "k", rival.lock("k").acquire())
+    await held.release()
+
+    assert await locks.lock("k").try_acquire() is None
+    assert (await soon(waiting)).valid
+
+
+async def test_a_release_wakes_the_next_one_by_notification(stage: Stage, locks: Front, rival: Front) -> None:
+    """The safety net behind it looks every two seconds at best."""
+    assert locks.guarantees.notified
+    waits = []
+    for _ in range(5):
+        held = await locks.lock("k").acquire()
+        waiting = await stage.queued(locks, "k", rival.lock("k").acquire())
+        released = time.monotonic()
+        await held.release()
+        theirs = await soon(waiting)
+        waits.append(time.monotonic() - released)
+        await theirs.release()
+
+    assert sorted(waits)[2] < 0.5
+
+
+async def test_a_grant_that_was_waited_for_has_a_higher_token(stage: Stage, locks: Front, rival: Front) -> None:
+    held = await locks.lock("k").acquire()
+    waiting = await stage.queued(locks, "k", rival.lock("k").acquire())
+    await held.release()
+
+    assert (await soon(waiting)).token > held.token
+
+
+async def test_a_waiter_that_gives_up_leaves_no_place_behind(locks: Front, rival: Front) -> None:
+    held = await rival.lock("k").acquire()
+
+    with pytest.raises(NotAcquired):
+        await locks.lock("k").acquire(wait=0.1)
+
+    assert (await rival.inspect("k")).waiters == ()
+    await held.release()
+    assert await rival.lock("k").try_acquire() is not None
+
+
+async def test_a_waiter_that_gives_up_holds_up_nobody_behind_it(stage: Stage, locks: Front, rival: Front) -> None:
+    held = await rival.lock("k").acquire()
+    brief = await stage.queued(rival, "k", locks.lock("k").acquire(wait=0.3))
+    patient = await stage.queued(rival, "k", stage.another(locks).lock("k").acquire())
+    with pytest.raises(NotAcquired):
+        await soon(brief)
+    await held.release()
+
+    assert (await soon(patient)).valid
+
+
+async def test_a_try_leaves_no_place_behind(locks: Front, rival: Front) -> None:
+    held = await rival.lock("k").acquire()
+    assert await locks.lock("k").try_acquire() is None
+
+    assert (await rival.inspect("k")).waiters == ()
+    assert held.valid
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.2])
+async def test_the_answer_comes_when_the_wait_is_over(locks: Front, rival: Front, wait: float) -> None:
+    held = await rival.lock("k").acquire()
+    started = time.monotonic()
+    with pytest.raises(NotAcquired) as missed:
+        await locks.lock("k").acquire(wait=wait)
+
+    assert wait <= time.monotonic() - started < wait + 1.0
+    assert wait <= missed.value.waited < wait + 1.0
+    assert held.valid
+
+
+async def test_one_deadline_runs_through_a_wait_in_which_the_holder_changes(
+    stage: Stage, locks: Front, rival: Front
+) -> None:
+    held = await rival.lock("k").acquire()
+    ahead = await stage.queued(rival, "k", stage.another(rival).lock("k").acquire())
+    started = time.monotonic()
+    behind = await stage.queued(rival, "k", locks.lock("k").acquire(wait=0.5))
+    await held.release()
+    assert (await soon(ahead)).valid
+
+    with pytest.raises(NotAcquired):
+        await soon(behind)
+    assert 0.5 <= time.monotonic() - started < 1.5
+
+
+async def test_a_waiter_is_told_its_place(stage: Stage, locks: Front, rival: Front) -> None:
+    held = await rival.lock("k").acquire()
+    places: list[int] = []
+    first = await stage.queued(rival, "k", stage.another(locks).lock("k").acquire())
+    lock = locks.lock("k", on_wait=lambda place: places.append(place.position))
+    second = await stage.queued(rival, "k", lock.acquire())
+
+    await eventually(lambda: places[:1] == [2])
+    await held.release()
+    await (await soon(first)).release()
+    assert (await soon(second)).valid
+
+
+async def test_closing_a_client_wakes_its_waiters(stage: Stage, locks: Front, rival: Front) -> None:
+    held = await rival.lock("k").acquire()
+    waiting = await stage.queued(rival, "k", locks.lock("k").acquire())
+    await locks.by(stage.actor()).close()
+
+    with pytest.raises(Exception, match="closed"):
+        await soon(waiting)
+    assert (await rival.inspect("k")).waiters == ()
+    assert held.valid

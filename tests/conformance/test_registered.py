@@ -1,0 +1,31 @@
+"""The suite covers every engine that is installed, and both APIs have the same shape."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import aio
+from tests.conformance.engines import ENGINES
+
+
+def test_every_registered_engine_is_in_the_table() -> None:
+    registered = {point.name for point in entry_points(group="holdfast.engines")}
+
+    assert registered == {subject.name for subject in ENGINES}
+
+
+def public(found: object) -> set[str]:
+    return {name for name in dir(found) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    "name", ["Grant", "Grants", "Lock", "RWLock", "AllLocks", "Election", "Barrier", "Latch", "Cell", "Client"]
+)
+def test_both_apis_have_the_same_names(name: str) -> None:
+    blocking: Any = getattr(holdfast, name)
+
+    assert public(blocking) == public(getattr(aio, name))
