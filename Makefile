@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench docs venv clean
+.PHONY: help demo test torture bench docs venv clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,11 @@ demo: $(VENV)/.installed ## the split brain, and the fence that stops it, in und
 test: $(VENV)/.dev ## every check: ruff, mypy, pytest
 	@scripts/install-servers
 	@scripts/check
+
+torture: $(VENV)/.dev ## the fault tests for longer: thousands of kills, interrupts, cancellations and seeds
+	@scripts/install-servers
+	@HOLDFAST_THOROUGH=1 HOLDFAST_KILLS=600 HOLDFAST_INTERRUPTS=1000 HOLDFAST_CANCELS=1000 HOLDFAST_SEEDS=200 \
+		$(BIN)/pytest --timeout 1800 tests/core tests/process tests/engines $(ARGS)
 
 bench: $(VENV)/.bench ## measure the embedded engine; another one: make bench ARGS="URL"
 	@$(BIN)/holdfast bench $(ARGS)

@@ -35,6 +35,7 @@ class Acting:
             grant.release()
 
     def __enter__(self) -> Acting:
+        eventually(lambda: bool(self.grants), "the first lock")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,7 +96,7 @@ def test_why_follows_the_chain_across_names_to_who_everything_waits_for(stage: S
     with (
         stage.client() as rival,
         Acting(rival.lock("b")) as last,
-        Acting(rival.lock("a"), rival.lock("b")),
+        Acting(rival.lock("a"), rival.lock("b")) as middle,
     ):
         wait_for_waiters(rival, "b", 1)
         with Acting(rival.lock("c"), rival.lock("a")):
@@ -103,6 +104,7 @@ def test_why_follows_the_chain_across_names_to_who_everything_waits_for(stage: S
             text = stage.call("why", "a").stdout.splitlines()
             tree = stage.json("why", "a")
             last.leave.set()
+            middle.leave.set()
 
     assert text[0] == "lock 'a'"
     assert text[1].startswith("├─ held by rival@")

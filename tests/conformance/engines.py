@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.servers.postgres_subjects import postgres, postgres_is_blocked
-from tests.servers.redis_subjects import redis, redis_stands_still
+from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel
 
 FreshUrl = Callable[[], str]
 Start = Callable[[Path], AbstractContextManager[FreshUrl]]
@@ -61,5 +61,11 @@ ENGINES = (
     Subject("memory", memory, across_processes=False, outage=None),
     Subject("sqlite", sqlite, across_processes=True, outage=sqlite_is_busy),
     Subject("redis", redis, across_processes=True, outage=redis_stands_still),
+    Subject("rediss", rediss, across_processes=True, outage=redis_stands_still),
+    Subject("redis+sentinel", sentinel, across_processes=True, outage=redis_stands_still),
+    Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still),
     Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
 )
+
+ELSEWHERE = {"redlock": "tests/engines/redlock"}
+"""Engines that have neither a line that anybody can see nor cells nor watches: tested where it says."""

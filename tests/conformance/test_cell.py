@@ -122,7 +122,9 @@ async def test_a_value_over_the_limit_is_refused(locks: Front) -> None:
     assert await locks.cell("c").get() == (None, 0)
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), {"a": float("inf")}], ids=str)
+@pytest.mark.parametrize(
+    "value", [object(), {1, 2}, float("nan"), {"a": float("inf")}], ids=["object", "set", "nan", "inf"]
+)
 async def test_what_json_cannot_carry_is_refused(locks: Front, value: object) -> None:
     with pytest.raises(InvalidRequest):
         await locks.cell("c").set(value)

@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
 } | {
     "": _API_AND_BELOW,
     "aio": _API_AND_BELOW,
+    "optimistic": _API_AND_BELOW,
     "fence": _API_AND_BELOW | {"", "aio"},
     "dashboard": _API_AND_BELOW | {"", "aio"},
     "verify": _API_AND_BELOW | {"", "aio", "fence"},

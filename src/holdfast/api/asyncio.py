@@ -23,6 +23,7 @@ from holdfast.locks.hold import Hold
 from holdfast.locks.latch import KEEP, LatchFront
 from holdfast.locks.naming import namer
 from holdfast.locks.release import release
+from holdfast.locks.row_lock import RowOptions, lock_row
 from holdfast.locks.spec import Options, Spec, check_seconds, make_spec
 from holdfast.model import Guarantees, Leader, LockEvent, LockInfo
 from holdfast.runtime.asyncio import LoopPulse
@@ -418,6 +419,12 @@ class Client:
     async def adopt(self, text: str) -> Grant:
         """Take over what another client handed over, with a higher token."""
         return Grant(self._core, await handing.adopt(self._core, text))
+
+    async def row_lock(
+        self, connection: Any, table: str, key: Any, **options: Unpack[RowOptions]
+    ) -> dict[str, Any] | None:
+        """Lock a database row until the caller's transaction ends; the row, or None if there is none."""
+        return await lock_row(connection, table, key, **options)
 
     def locked(
         self, name: str, **options: Unpack[Options]

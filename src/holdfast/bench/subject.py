@@ -19,6 +19,8 @@ SUBJECTS = {
     "python-redis-lock": "holdfast.bench.peers.python_redis_lock:PythonRedisLock",
     "pottery": "holdfast.bench.peers.pottery:Pottery",
     "redlock-py": "holdfast.bench.peers.redlock_py:RedlockPy",
+    "pg-advisory": "holdfast.bench.peers.postgres:AdvisoryLocks",
+    "pg-for-update": "holdfast.bench.peers.postgres:RowLocks",
 }
 PEERS = tuple(name for name in SUBJECTS if name != OURS)
 

@@ -62,7 +62,8 @@ class Verbs(Protocol):
 
     async def enter(self, claim: Claim, until: float) -> Standing | Refused | Deadlocked | WrongLimit: ...
 
-    async def look(self, claim: Claim, until: float) -> Standing: ...
+    async def look(self, claim: Claim, until: float) -> Standing | Deadlocked:
+        """How a claim stands. An engine that sees a deadlock only after a while says so here, and drops the claim."""
 
     async def release(self, claim: Claim, until: float) -> Done | Gone: ...
 

@@ -129,7 +129,7 @@ class RedisFence:
             return self._run(script, presented, count, words)
         # The same as `_run`, without a coroutine: half of what the fence costs would be that.
         try:
-            return self._client.evalsha(script.digest, count, *words)
+            return self._client.execute_command("EVALSHA", script.digest, count, *words)
         except self._refusal as error:
             return run(self._explain(error, script, presented, count, words))
 

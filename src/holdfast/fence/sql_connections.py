@@ -6,6 +6,7 @@ No driver is imported: whoever brings a connection has done that.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -24,7 +25,7 @@ _SERVER_STATUS_IN_TRANSACTION = 1
 class Answer:
     """What a statement gave: its first row, and its insert id."""
 
-    row: tuple[Any, ...] | None
+    row: Any
     insert_id: int
 
 
@@ -55,13 +56,18 @@ class _DbApi:
         return _autocommits(self._connection, self._driver)
 
     async def execute(self, statement: str, parameters: dict[str, Any]) -> Answer:
-        cursor = await settled(self._cursor())
-        try:
-            await settled(cursor.execute(_in_style(statement, self._driver), parameters))
-            row = await settled(cursor.fetchone()) if _gives_rows(cursor) else None
-            return Answer(None if row is None else tuple(row), cursor.lastrowid or 0 if self.dialect == "mysql" else 0)
-        finally:
-            await settled(cursor.close())
+        text, gives_rows = _prepared(statement, self._driver)
+        cursor = self._cursor()
+        if self.asynchronous:
+            cursor = await settled(cursor)
+            await cursor.execute(text, parameters)
+            row = await cursor.fetchone() if gives_rows else None
+            await cursor.close()
+        else:
+            cursor.execute(text, parameters)
+            row = cursor.fetchone() if gives_rows else None
+            cursor.close()
+        return Answer(row, cursor.lastrowid or 0 if self.dialect == "mysql" else 0)
 
     async def register(self, function: str, value: str | None) -> None:
         await settled(self._connection.create_function(function, 0, lambda: value))
@@ -69,13 +75,9 @@ class _DbApi:
     def _cursor(self) -> Any:
         """A cursor of our own that gives plain rows, whatever the caller's connection is set to."""
         if self._driver == "psycopg":
-            from psycopg.rows import tuple_row
-
-            return self._connection.cursor(row_factory=tuple_row)
+            return self._connection.cursor(row_factory=sys.modules["psycopg.rows"].tuple_row)
         if self._driver == "pymysql":
-            from pymysql.cursors import Cursor
-
-            return self._connection.cursor(Cursor)
+            return self._connection.cursor(sys.modules["pymysql.cursors"].Cursor)
         if self._driver == "sqlite3":
             cursor = self._connection.cursor()
             cursor.row_factory = None
@@ -134,9 +136,16 @@ _DRIVERS: dict[str, tuple[str, Dialect]] = {
 }
 
 
+_families: dict[type, str | None] = {}
+"""What was found out about a type; there are few, and they live as long as the process."""
+
+
 def database_of(target: Any) -> Database:
     """The caller's connection, cursor or session as something that can run a statement."""
-    family = _family(type(target))
+    kind = type(target)
+    if kind not in _families:
+        _families[kind] = _family(kind)
+    family = _families[kind]
     if family == "sqlalchemy":
         return _SqlAlchemy(target)
     if family is None:
@@ -159,13 +168,10 @@ def _family(kind: type) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _in_style(statement: str, driver: str) -> str:
-    """The statement with its parameters as the driver writes them."""
-    return statement if driver in ("sqlite3", "aiosqlite") else _PARAMETER.sub(r"%(\1)s", statement)
-
-
-def _gives_rows(cursor: Any) -> bool:
-    return cursor.description is not None
+def _prepared(statement: str, driver: str) -> tuple[str, bool]:
+    """The statement with its parameters as the driver writes them, and whether it gives rows."""
+    text = statement if driver in ("sqlite3", "aiosqlite") else _PARAMETER.sub(r"%(\1)s", statement)
+    return text, statement.startswith(("SELECT", "WITH")) or "RETURNING" in statement
 
 
 def _autocommits(connection: Any, driver: str) -> bool:
@@ -174,7 +180,9 @@ def _autocommits(connection: Any, driver: str) -> bool:
         automatic = connection.isolation_level is None or getattr(connection, "autocommit", -1) is True
         return automatic and not connection.in_transaction
     if driver in ("psycopg", "psycopg2"):
-        return bool(getattr(connection, "autocommit", False)) and connection.info.transaction_status == 0
+        # psycopg's `info` is made anew at each look; what it asks is at hand.
+        asked = getattr(connection, "pgconn", None) or connection.info
+        return bool(getattr(connection, "autocommit", False)) and asked.transaction_status == 0
     if hasattr(connection, "get_autocommit"):
         status = getattr(connection, "server_status", 0)
         return bool(connection.get_autocommit()) and not status & _SERVER_STATUS_IN_TRANSACTION

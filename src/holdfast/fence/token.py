@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
@@ -76,15 +77,15 @@ def present(token: Token, resource: str | None = None, *, once: bool = False) ->
 
     A grant that was lost or released is refused here (LockLost, NotHeld), before anything is sent.
     """
-    if isinstance(token, Presented):
-        presented = Presented(check_resource(resource or token.resource), token.token, token.shared)
-    elif isinstance(token, Mapping):
-        presented = _present_grants(token, resource)
-    elif isinstance(token, int | str):
+    if isinstance(token, int | str):
         if resource is None:
             raise InvalidRequest("resource", None, "a bare token does not say what it is for: give the resource")
         number, shared = (check_token(token), False) if isinstance(token, int) else parse_token(token)
         presented = Presented(check_resource(resource), number, shared)
+    elif isinstance(token, Presented):
+        presented = Presented(check_resource(resource or token.resource), token.token, token.shared)
+    elif isinstance(token, Mapping):
+        presented = _present_grants(token, resource)
     elif hasattr(token, "check") and hasattr(token, "slot"):
         token.check()
         key = default_resource(token) if resource is None else resource
@@ -125,11 +126,16 @@ def _present_grants(grants: Mapping[str, GrantLike], resource: str | None) -> Pr
 
 def check_resource(resource: object) -> str:
     """Return `resource` if it can be a resource key: a name, or `name//slot`."""
-    if type(resource) is str and _SLOT_MARK in resource:
-        name, _, slot = resource.rpartition(_SLOT_MARK)
-        if _SLOT.fullmatch(slot):
-            check_name(name, "resource")
-            return resource
+    return _checked(resource) if type(resource) is str else check_name(resource, "resource")
+
+
+@lru_cache(maxsize=1024)
+def _checked(resource: str) -> str:
+    """The same for a string. A writer uses few keys, each of them many times."""
+    name, mark, slot = resource.rpartition(_SLOT_MARK)
+    if mark and _SLOT.fullmatch(slot):
+        check_name(name, "resource")
+        return resource
     return check_name(resource, "resource")
 
 

@@ -150,7 +150,7 @@ def limit(client: Client, until: float | None) -> float:
 
 async def stand_in_line(
     client: Client, claim: Claim, spec: Spec, place: Place, until: float | None
-) -> tuple[float, Standing]:
+) -> tuple[float, Standing | Deadlocked]:
     """Wait for the lock. Returns when the claim stands otherwise than in line, and when that was asked."""
     io = client.io
     signal = client.wakeups.signal(claim.id, io)
@@ -176,7 +176,7 @@ async def stand_in_line(
                 raise
             continue
         if not isinstance(standing, Place):
-            assert not isinstance(standing, Refused | Deadlocked | WrongLimit)
+            assert not isinstance(standing, Refused | WrongLimit)
             return sent, standing
         place = standing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 import redis
-import redis_lock
+import redis_lock  # type: ignore[import-untyped]
 
 from holdfast.bench.subject import Where
 

@@ -18,7 +18,7 @@ class RedisPyConnection:
 
     def taker(self, name: str) -> redis.lock.Lock:
         # Every caller has its own object, because the object is what holds.
-        return self._client.lock(f"{self._where.namespace}:{name}", timeout=self._where.ttl)
+        return redis.lock.Lock(self._client, f"{self._where.namespace}:{name}", timeout=self._where.ttl)
 
     def requests(self) -> None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NoReturn
 
-import redlock
+import redlock  # type: ignore[import-untyped]
 
 from holdfast.bench.subject import Where
 from holdfast.core import urls

@@ -28,6 +28,7 @@ EnterReply = Granted | Place | Refused | Gone | SessionOver | Deadlocked | Wrong
 DONE = Done()
 """The answer to most releases: made once, because nobody changes a reply."""
 
+UNKNOWN_CLAIM = "the engine does not know it"
 OVERHELD = "it was held longer than max_hold"
 
 
@@ -103,7 +104,7 @@ def standing(step: Step, claim: Claim) -> Asking[Granted | Place | Gone | Sessio
     if not step.alive(session):
         return SessionOver()
     if row is None:
-        return Gone(tombstone.reason if tombstone else "the engine does not know it")
+        return Gone(tombstone.reason if tombstone else UNKNOWN_CLAIM)
     if row.token is not None:
         return held(step, row, tombstone)
     ahead: int = yield ask.Position(claim.kind, claim.name, row.order)

@@ -1,0 +1,48 @@
+-- Take over the grant of another claim: the same place and slot, a higher token.
+-- ARGV[1] claim id  ARGV[2] session  ARGV[3] owner  ARGV[4] lock  ARGV[5] mode  ARGV[6] permits
+-- ARGV[7] source claim id  ARGV[8] ticket  ARGV[9] note  ARGV[10] thread
+-- Returns {'granted', …}, {'gone', reason}, {'over'} or {'deadlock', links}, as enter does.
+--@use namespace
+--@use rows
+--@use sessions
+--@use events
+--@use line
+--@use deadlock
+local id, session_id, owner, lock, source = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[7]
+local session = living(session_id)
+if not session then
+  return {'over'}
+end
+local mine, is_granted = find(lock, id)
+if mine then
+  return standing(lock, id, mine, is_granted)
+end
+local reason = call('HGET', P .. 'gone:' .. session_id, id)
+if reason then
+  return {'gone', reason}
+end
+local packed = call('HGET', P .. 'lock:' .. lock, source)
+local old = packed and unpack_row(packed)
+if not old or not lives(old) or ARGV[8] == '' or old[TICKET] ~= ARGV[8]
+  or old[MODE] ~= ARGV[5] or old[LIMIT] ~= tonumber(ARGV[6]) then
+  return {'gone', 'there is nothing to adopt: it was adopted, released or lost before'}
+end
+for _, waiting in ipairs(waiting_of(owner)) do
+  local row = find(waiting[2], waiting[1])
+  local newcomer = row and {id = waiting[1], lock = waiting[2], row = row, granted = false, owner = owner}
+  local cycle = newcomer and search(newcomer, {id = source, owner = owner})
+  if cycle then
+    return {'deadlock', cycle}
+  end
+end
+bury_name(old[SESSION], source, 'it was handed over')
+notify(old[SESSION], 'gone', source)
+drop_granted(lock, source, old)
+local row = {
+  session_id, owner, old[MODE], old[ORDER], now, next_number(), old[SLOT], old[DIES], old[LIMIT], ARGV[10], ARGV[9], '',
+  old[MAX_HOLD],
+}
+put_granted(lock, id, row, session[2])
+call('HSET', P .. 'session:' .. session_id, 'c:' .. id, owner .. '\n' .. lock)
+tell('granted', lock, id, row, 'it was handed over')
+return granted(row)

@@ -1,0 +1,107 @@
+-- Take a lock, or a place in line. Safe to repeat: the claim id says that it is the same request.
+-- ARGV[1] claim id  ARGV[2] session  ARGV[3] owner  ARGV[4] lock, as kind:name  ARGV[5] mode, x or s
+-- ARGV[6] permits, 0 if not counted  ARGV[7] 1 to wait in line  ARGV[8] max_hold in ms, 0 for none
+-- ARGV[9] note  ARGV[10] thread  ARGV[11] 1 if the owner has another claim
+-- Returns {'granted', token, slot or -1, ms left of max_hold or -1}, {'place', position, who is in the way},
+-- {'refused', who}, {'gone', reason}, {'over'}, {'deadlock', links} or {'limit', the other limit}.
+local P, call, id, lock = KEYS[1], redis.call, ARGV[1], ARGV[4]
+local stamp = call('TIME')
+local now_us = stamp[1] * 1000000 + stamp[2]
+local now = math.floor(now_us / 1000)
+local session_key = P .. 'session:' .. ARGV[2]
+local lock_key = P .. 'lock:' .. lock
+local alive = call('HMGET', session_key, 'expires', 'ttl')
+if not alive[1] or tonumber(alive[1]) <= now then
+  return {'over'}
+end
+
+-- Nobody holds it, nobody stands in line, nobody watches, nothing of this session was ever taken back, and it does not
+-- end by itself: then this is all there is to do. What follows says the same at length.
+if ARGV[8] == '0' and call('EXISTS', lock_key, P .. 'line:' .. lock, P .. 'gone:' .. ARGV[2], P .. 'watches') == 0 then
+  local limit = tonumber(ARGV[6])
+  local slot = limit > 0 and 0 or -1
+  local number = tonumber(call('GET', P .. 'last') or 0) + 1
+  if number < now_us then
+    number = now_us
+  end
+  local token = string.format('%.0f', number)
+  call('SET', P .. 'last', token)
+  local row = {ARGV[2], ARGV[3], ARGV[5], number, now, number, slot, 0, limit, ARGV[10], ARGV[9], '', 0}
+  call('HSET', lock_key, '', limit > 0 and ARGV[6] or ARGV[5], id, cmsgpack.pack(row))
+  call('PEXPIRE', lock_key, 2 * alive[2] + 60000)
+  call('HSET', session_key, 'c:' .. id, ARGV[3] .. '\n' .. lock)
+  return {'granted', token, slot, -1}
+end
+
+--@use namespace
+--@use rows
+local session_id, owner, limit, ttl = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(alive[2])
+
+local function new_row(order, token, slot)
+  local max_hold = tonumber(ARGV[8])
+  local dies = token > 0 and max_hold > 0 and now + max_hold or 0
+  return {session_id, owner, ARGV[5], order, now, token, slot, dies, limit, ARGV[10], ARGV[9], '', max_hold}
+end
+
+local function take(slot)
+  local number = next_number()
+  local row = new_row(number, number, slot)
+  put_granted(lock, id, row, ttl)
+  call('HSET', session_key, 'c:' .. id, owner .. '\n' .. lock)
+  return row
+end
+
+--@use sessions
+--@use events
+--@use line
+--@use deadlock
+local mine, is_granted = find(lock, id)
+if mine then
+  if not is_granted then
+    pass_on(lock)
+    mine, is_granted = find(lock, id)
+  end
+  return standing(lock, id, mine, is_granted)
+end
+local reason = call('HGET', P .. 'gone:' .. session_id, id)
+if reason then
+  return {'gone', reason}
+end
+local first = pass_on(lock) or head(lock)
+local blocker = holders(lock, 1)[1] or first
+if limit > 0 and blocker and blocker[2][LIMIT] ~= limit then
+  return {'limit', blocker[2][LIMIT]}
+end
+local newcomer = new_row(0, 0, -1)
+local slot = not first and room(lock, newcomer)
+if slot then
+  local row = take(slot)
+  tell('granted', lock, id, row)
+  return granted(row)
+end
+local in_the_way = blocker and party(lock, blocker[1], blocker[2]) or false
+if ARGV[7] ~= '1' then
+  return {'refused', in_the_way}
+end
+if ARGV[11] == '1' then
+  newcomer[ORDER] = math.max((tonumber(call('GET', P .. 'last')) or 0) + 1, now_us)
+  local cycle = search({id = id, lock = lock, row = newcomer, granted = false, owner = owner})
+  if cycle then
+    local story = {}
+    for at, link in ipairs(cycle) do
+      story[at] = link[1] .. ' has ' .. link[6] .. ' and waits for ' .. link[7]
+    end
+    tell('deadlock', lock, id, newcomer, table.concat(story, '; '))
+    return {'deadlock', cycle}
+  end
+end
+newcomer[ORDER] = next_number()
+call('ZADD', P .. 'line:' .. lock, text(newcomer[ORDER]), id)
+call('HSET', P .. 'wait:' .. lock, id, pack(newcomer))
+call('HSET', P .. 'waits:' .. session_id, id, owner .. '\n' .. lock)
+call('HSET', session_key, 'c:' .. id, owner .. '\n' .. lock)
+for _, key in ipairs({'line:' .. lock, 'wait:' .. lock, 'waits:' .. session_id}) do
+  touch(P .. key, keep_for(ttl))
+end
+tell('queued', lock, id, newcomer)
+return {'place', call('ZCARD', P .. 'line:' .. lock), in_the_way}

@@ -1,0 +1,48 @@
+-- The heartbeat: keeps the session and the claims that are listed. It never re-creates one that is gone.
+-- ARGV[1] session  ARGV[2] 1 if this is the last request of the heartbeat: it also clears away what has died
+-- ARGV[3], ARGV[4], … claim id and lock, for each claim that the client knows of
+-- Returns {'renewed', ttl in ms, {claim id, reason, …}, {claim ids that are not here}, ms to the next death or -1}
+-- or {'over'}.
+--@use namespace
+--@use rows
+--@use sessions
+--@use events
+--@use line
+--@use death
+local session = living(ARGV[1])
+if not session then
+  return {'over'}
+end
+local key, ttl = P .. 'session:' .. ARGV[1], session[2]
+call('HSET', key, 'expires', text(now + ttl))
+call('ZADD', P .. 'sessions', text(now + ttl), ARGV[1])
+session[1] = now + ttl
+for _, mine in ipairs({key, P .. 'sessions', P .. 'gone:' .. ARGV[1], P .. 'waits:' .. ARGV[1]}) do
+  touch(mine, keep_for(ttl))
+end
+local watching = P .. 'watching:' .. ARGV[1]
+for _, id in ipairs(call('SMEMBERS', watching)) do
+  touch(P .. 'watch:' .. ARGV[1] .. ':' .. id, keep_for(ttl))
+  touch(P .. 'mail:' .. ARGV[1] .. ':' .. id, keep_for(ttl))
+  touch(P .. 'watches', keep_for(ttl))
+  touch(watching, keep_for(ttl))
+end
+
+local missing = {}
+for at = 3, #ARGV, 2 do
+  local id, lock = ARGV[at], ARGV[at + 1]
+  if call('HEXISTS', P .. 'lock:' .. lock, id) == 1 then
+    touch(P .. 'lock:' .. lock, keep_for(ttl))
+  elseif call('HEXISTS', P .. 'wait:' .. lock, id) == 1 then
+    touch(P .. 'wait:' .. lock, keep_for(ttl))
+    touch(P .. 'line:' .. lock, keep_for(ttl))
+  else
+    missing[#missing + 1] = id
+  end
+end
+
+local more, next_death = 0, -1
+if ARGV[2] == '1' then
+  more, next_death = sweep(256)
+end
+return {'renewed', ttl, call('HGETALL', P .. 'gone:' .. ARGV[1]), missing, next_death}

@@ -1,0 +1,46 @@
+-- Sessions: `session:<id>` has expires and ttl in ms, who it is, and `c:<claim id>` for each of its claims.
+local known_sessions = {}
+
+-- A session as {expires, ttl, app, host, pid}; nil if there is none or it has run out.
+local function living(id)
+  local found = known_sessions[id]
+  if found == nil then
+    found = call('HMGET', P .. 'session:' .. id, 'expires', 'ttl', 'app', 'host', 'pid')
+    local expires = tonumber(found[1])
+    if expires and expires > now then
+      found[1], found[2] = expires, tonumber(found[2])
+    else
+      found = false
+    end
+    known_sessions[id] = found
+  end
+  return found or nil
+end
+
+local function lives(row)
+  return living(row[SESSION]) and (row[DIES] == 0 or row[DIES] > now)
+end
+
+-- A word to one session: over its own channel, heard by its client alone.
+local function notify(session, what, subject)
+  call('PUBLISH', P .. 'notices:' .. session, what .. ' ' .. subject)
+end
+
+-- Remember why a claim is gone, for as long as its session lives.
+local function bury_name(session, id, reason)
+  local alive = living(session)
+  if alive then
+    call('HSET', P .. 'gone:' .. session, id, reason)
+    touch(P .. 'gone:' .. session, keep_for(alive[2]))
+  end
+end
+
+-- A claim as people see it.
+local function party(lock, id, row)
+  local session = living(row[SESSION]) or {}
+  return {
+    id, row[OWNER], session[3] or '', session[4] or '', session[5] or '0', row[THREAD], row[NOTE],
+    text(row[SINCE]), text(now - row[SINCE]), row[MODE], row[TOKEN] > 0 and text(row[TOKEN]) or '', row[SLOT],
+    string.match(lock, '^[^:]*:(.*)$'), row[LIMIT],
+  }
+end

@@ -1,0 +1,101 @@
+-- The lock table in PostgreSQL, from nothing to version 1. Run with search_path set to its own schema.
+-- Times are seconds since the epoch by the database's clock. Text is ordered by code point, as names are.
+
+CREATE TABLE meta (
+  key   text PRIMARY KEY,
+  value text NOT NULL
+);
+
+-- The last number that each bucket gave out. A row, not a sequence: a sequence may repeat itself
+-- after a crash. The pages are kept nearly empty, so that an update finds room beside the old row.
+CREATE TABLE counters (
+  bucket integer PRIMARY KEY,
+  last   bigint  NOT NULL
+) WITH (fillfactor = 10);
+
+-- `ended` is what decides whether a session lives: whoever needs to know marks the expired ones first,
+-- under the row's lock, so that a heartbeat on its way and a judge of its death cannot both be right.
+-- A dead session's row is kept for a while after its claims were removed (`buried_at`), for those of
+-- its claims that were on their way.
+CREATE TABLE sessions (
+  id         text COLLATE "C" PRIMARY KEY,
+  ttl        double precision NOT NULL,
+  expires_at double precision NOT NULL,
+  app        text    NOT NULL,
+  host       text    NOT NULL,
+  pid        integer NOT NULL,
+  ended      boolean NOT NULL DEFAULT false,
+  buried_at  double precision
+) WITH (fillfactor = 50);
+CREATE INDEX sessions_mortal ON sessions (expires_at) WHERE NOT ended;
+CREATE INDEX sessions_dead ON sessions (expires_at, id) WHERE ended;
+
+-- A claim id is its session's id, a dash and a number: the index by id is an index by session too.
+CREATE TABLE claims (
+  id        text COLLATE "C" PRIMARY KEY,
+  session   text COLLATE "C" NOT NULL,
+  owner     text COLLATE "C" NOT NULL,
+  kind      text COLLATE "C" NOT NULL,
+  name      text COLLATE "C" NOT NULL,
+  mode      text    NOT NULL,
+  subtree   boolean NOT NULL,
+  permits   integer NOT NULL,
+  reentrant boolean NOT NULL,
+  max_hold  double precision,
+  note      text    NOT NULL,
+  thread    text    NOT NULL,
+  ord       bigint  NOT NULL,
+  since     double precision NOT NULL,
+  token     bigint,
+  slot      integer,
+  dies_at   double precision,
+  ticket    text    NOT NULL
+) WITH (
+  -- A grant leaves one dead row here when it is released: vacuum by their number, not by the table's size.
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0
+);
+CREATE INDEX claims_line ON claims (kind, name, ord);
+-- Partial indexes: an uncontended pair on a plain name touches none of them.
+CREATE INDEX claims_in_line ON claims (kind, name, ord) WHERE token IS NULL;
+CREATE INDEX claims_subtrees ON claims (kind, name) WHERE subtree;
+CREATE INDEX claims_waiting_of ON claims (owner) WHERE token IS NULL;
+CREATE INDEX claims_mortal ON claims (dies_at) WHERE dies_at IS NOT NULL;
+
+CREATE TABLE tombstones (
+  session  text COLLATE "C" NOT NULL,
+  claim_id text COLLATE "C" NOT NULL,
+  reason   text NOT NULL,
+  PRIMARY KEY (session, claim_id)
+);
+
+CREATE TABLE cells (
+  kind       text COLLATE "C" NOT NULL,
+  name       text COLLATE "C" NOT NULL,
+  value      bytea  NOT NULL,
+  version    bigint NOT NULL,
+  keep       double precision,
+  expires_at double precision,
+  PRIMARY KEY (kind, name)
+);
+CREATE INDEX cells_mortal ON cells (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE watches (
+  session text COLLATE "C" NOT NULL,
+  id      text COLLATE "C" NOT NULL,
+  kind    text COLLATE "C" NOT NULL,
+  prefix  text COLLATE "C" NOT NULL,
+  PRIMARY KEY (session, id)
+);
+
+CREATE TABLE letters (
+  session text COLLATE "C" NOT NULL,
+  watch   text COLLATE "C" NOT NULL,
+  number  bigint NOT NULL,
+  event   text NOT NULL,
+  PRIMARY KEY (session, watch, number)
+);
+
+-- Counting starts at the time of creation, so that a schema that was dropped never sends tokens back.
+INSERT INTO counters SELECT bucket, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+FROM generate_series(0, 255) AS bucket;
+INSERT INTO meta VALUES ('version', '1');

@@ -1,0 +1,244 @@
+"""One connection to PostgreSQL, driven by hand over libpq.
+
+Several statements travel in one message, so that a step of the lock table costs two round
+trips and not six; and every wait has a deadline. `ready` is the only thing awaited here: the
+blocking runtime answers it without suspending, so one source serves threads and tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import pq
+
+READ, WRITE = 1, 2
+Ready = Callable[[int, int, float], Awaitable[bool]]
+"""Wait until a descriptor can be read or written; False if `until` comes first."""
+
+_GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
+_IDLE = pq.TransactionStatus.IDLE
+
+
+class SqlError(Exception):
+    """The server refused a statement. Nothing of its transaction is kept."""
+
+    def __init__(self, state: str, message: str, detail: str = "") -> None:
+        self.state, self.message, self.detail = state, message, detail
+        super().__init__(f"{message} ({state})")
+
+
+class WireLost(Exception):
+    """The connection is gone, or an answer did not come in time; nobody reads it any more."""
+
+    def __init__(self, problem: str, *, late: bool = False) -> None:
+        self.late = late
+        super().__init__(problem)
+
+
+class Statement(NamedTuple):
+    """A statement that is prepared when a connection first needs it. Its answer is one JSON value."""
+
+    name: str
+    types: str
+    sql: str
+
+
+def literal(value: Any) -> str:
+    """A value as SQL. Strings cannot break out: the wire has standard_conforming_strings and speaks UTF-8."""
+    if value is None:
+        return "NULL"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    kind = type(value)
+    if kind is int or kind is float:
+        return repr(value)
+    if kind is bytes:
+        return f"'\\x{value.hex()}'"
+    if kind is str:
+        return "'" + value.replace("'", "''") + "'"
+    if kind is tuple or kind is list:
+        return f"ARRAY[{','.join(map(literal, value))}]::text[]"
+    raise TypeError(f"{kind.__name__} has no literal")
+
+
+class Wire:
+    """A connection. One request at a time; broken for good after a loss."""
+
+    def __init__(self, connection: pq.abc.PGconn, ready: Ready, place: int) -> None:
+        self.connection, self.ready = connection, ready
+        self.place = place
+        """Which of the hosts it leads to."""
+        self.server_pid = 0
+        """The server process that answers."""
+        self.prepared: set[str] = set()
+        self.alive = True
+
+    @property
+    def descriptor(self) -> int:
+        return self.connection.socket
+
+    @property
+    def backend_pid(self) -> int:
+        """The server process as the handshake named it; a proxy names one of its own invention."""
+        return self.connection.backend_pid
+
+    def parameter(self, name: str) -> str:
+        """What the server told of itself."""
+        return (self.connection.parameter_status(name.encode()) or b"").decode()
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.connection.transaction_status != _IDLE
+
+    async def send(self, parts: Iterable[str], until: float, statements: Iterable[Statement] = ()) -> list[Any]:
+        """Send a message and collect the JSON values that its statements give, in order.
+
+        `statements` were called in it: they count as prepared once the message has succeeded.
+        """
+        await self.post(parts, until)
+        values = await self.answer(until)
+        self.prepared.update(statement.name for statement in statements)
+        return values
+
+    async def post(self, parts: Iterable[str], until: float) -> None:
+        """Send a message without waiting for what comes of it."""
+        if not self.alive:
+            raise WireLost("the connection was closed")
+        try:
+            self.connection.send_query(";".join(parts).encode())
+            while self.connection.flush():
+                await self._wait(WRITE, until)
+        except psycopg.OperationalError as error:
+            self.close()
+            raise WireLost(str(error).strip() or "the connection was lost") from error
+        except BaseException:
+            self.close()
+            raise
+
+    async def post_prepared(self, name: bytes, values: list[bytes], until: float) -> None:
+        """The same for one prepared statement: the server neither parses nor plans."""
+        if not self.alive:
+            raise WireLost("the connection was closed")
+        try:
+            self.connection.send_query_prepared(name, values)
+            while self.connection.flush():
+                await self._wait(WRITE, until)
+        except psycopg.OperationalError as error:
+            self.close()
+            raise WireLost(str(error).strip() or "the connection was lost") from error
+        except BaseException:
+            self.close()
+            raise
+
+    async def answered(self, until: float) -> bool:
+        """Wait for the answer to begin; False if `until` comes first, and the wire is good all the same."""
+        while self.connection.is_busy():
+            if not await self.ready(self.connection.socket, READ, until):
+                return False
+            try:
+                self.connection.consume_input()
+            except psycopg.OperationalError as error:
+                self.close()
+                raise WireLost(str(error).strip() or "the connection was lost") from error
+        return True
+
+    async def answer(self, until: float) -> list[Any]:
+        """The JSON values that came of what was sent; SqlError if the server refused, WireLost if none came in time."""
+        connection = self.connection
+        values: list[Any] = []
+        failure: SqlError | None = None
+        try:
+            while True:
+                while connection.is_busy():
+                    await self._wait(READ, until)
+                    connection.consume_input()
+                result = connection.get_result()
+                if result is None:
+                    break
+                if result.status not in _GOOD:
+                    failure = failure or _error(result)
+                elif result.ntuples and result.nfields:
+                    text = result.get_value(0, 0)
+                    values.append(None if not text else json.loads(text))
+        except psycopg.OperationalError as error:
+            self.close()
+            raise WireLost(str(error).strip() or "the connection was lost") from error
+        except BaseException:
+            # Nobody will read the rest of the answer: this connection cannot be used again.
+            self.close()
+            raise
+        if failure is None:
+            return values
+        if connection.status != pq.ConnStatus.OK or failure.state.startswith(("57P", "08")):
+            self.close()
+            raise WireLost(failure.message)
+        raise failure
+
+    async def _wait(self, event: int, until: float) -> None:
+        if not await self.ready(self.connection.socket, event, until):
+            raise WireLost("no answer came in time", late=True)
+
+    def notifications(self) -> list[tuple[str, str]]:
+        """What came for this connection unasked: channel and payload. WireLost if the server has gone."""
+        try:
+            self.connection.consume_input()
+        except psycopg.OperationalError as error:
+            self.close()
+            raise WireLost(str(error).strip()) from error
+        return self.arrived()
+
+    def arrived(self) -> list[tuple[str, str]]:
+        """The same as far as it was read already."""
+        found = []
+        while (notice := self.connection.notifies()) is not None:
+            found.append((notice.relname.decode(), notice.extra.decode()))
+        return found
+
+    def cancel(self) -> None:
+        """Ask the server to give up what it is doing for this wire; it may have done it by then."""
+        try:
+            self.connection.get_cancel().cancel()
+        except psycopg.OperationalError as error:
+            self.close()
+            raise WireLost(str(error).strip()) from error
+
+    def close(self) -> None:
+        """Close it; the server rolls back what was not committed."""
+        if self.alive:
+            self.alive = False
+            self.connection.finish()
+
+
+def _error(result: pq.abc.PGresult) -> SqlError:
+    field = pq.DiagnosticField
+    state = (result.error_field(field.SQLSTATE) or b"").decode()
+    message = (result.error_field(field.MESSAGE_PRIMARY) or result.error_message).decode(errors="replace").strip()
+    detail = (result.error_field(field.MESSAGE_DETAIL) or b"").decode(errors="replace")
+    return SqlError(state or "08000", message, detail)
+
+
+async def dial(conninfo: str, place: int, ready: Ready, until: float) -> Wire:
+    """Open a connection; WireLost if that fails or takes too long."""
+    try:
+        connection = pq.PGconn.connect_start(conninfo.encode())
+        while True:
+            if connection.status == pq.ConnStatus.BAD:
+                raise WireLost(connection.get_error_message().strip())
+            step = connection.connect_poll()
+            if step == pq.PollingStatus.OK:
+                break
+            if step == pq.PollingStatus.FAILED:
+                raise WireLost(connection.get_error_message().strip())
+            event = READ if step == pq.PollingStatus.READING else WRITE
+            if not await ready(connection.socket, event, until):
+                raise WireLost("the server did not answer in time", late=True)
+    except psycopg.OperationalError as error:
+        raise WireLost(str(error).strip()) from error
+    connection.nonblocking = 1
+    connection.notice_handler = None
+    return Wire(connection, ready, place)

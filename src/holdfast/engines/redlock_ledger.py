@@ -1,0 +1,89 @@
+"""What a Redlock client has claimed, and what it still owes to nodes that did not answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Debt:
+    """A claim that is given back, and that some nodes have not confirmed yet."""
+
+    claim_id: str
+    lock: str
+    nodes: frozenset[int]
+    ends: float
+    """After this the nodes have forgotten it by themselves."""
+
+
+class Ledger:
+    """The claims of one client's session, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.begin()
+
+    def begin(self) -> None:
+        """Start anew, with a new session."""
+        self._held: dict[str, str] = {}
+        """By claim id: the lock of a grant that a majority has confirmed."""
+        self._doubtful: dict[str, frozenset[int]] = {}
+        """By claim id: nodes that were asked for it and have not answered."""
+        self._pauses: dict[str, Iterator[float]] = {}
+        self._beat_began = 0.0
+        self.debts: list[Debt] = []
+
+    def beat(self, now: float) -> dict[str, str]:
+        """A heartbeat begins; what it has to keep."""
+        with self._lock:
+            self._beat_began = now
+            return self._held.copy()
+
+    def hold(self, claim_id: str, lock: str, proof: float) -> bool:
+        """Keep a grant that was confirmed by requests sent at `proof` or later.
+
+        False if a heartbeat has begun since: its answer moves the deadline of everything that is
+        held, and this one was not in it.
+        """
+        with self._lock:
+            if self._beat_began > proof:
+                return False
+            self._held[claim_id] = lock
+            return True
+
+    def holds(self, claim_id: str) -> bool:
+        """Whether it is held, as far as anybody here knows."""
+        return claim_id in self._held
+
+    def doubt(self, claim_id: str, nodes: frozenset[int]) -> None:
+        """These nodes did not answer: they may carry it out later."""
+        if nodes:
+            with self._lock:
+                self._doubtful[claim_id] = self._doubtful.get(claim_id, frozenset()) | nodes
+
+    def doubtful(self, claim_id: str) -> bool:
+        """Whether a node may still carry out a request for it."""
+        return claim_id in self._doubtful
+
+    def forget(self, claim_id: str) -> None:
+        """It is given back."""
+        with self._lock:
+            self._held.pop(claim_id, None)
+            self._pauses.pop(claim_id, None)
+
+    def settle(self, claim_id: str) -> None:
+        """Every node knows that it is over."""
+        with self._lock:
+            self._doubtful.pop(claim_id, None)
+
+    def pause(self, claim_id: str, begin: Iterator[float]) -> float:
+        """How long a waiter pauses before it tries again."""
+        with self._lock:
+            return next(self._pauses.setdefault(claim_id, begin))
+
+    def owe(self, debt: Debt) -> None:
+        """Some nodes have not confirmed that a claim is given back."""
+        with self._lock:
+            self.debts.append(debt)

@@ -1,0 +1,1 @@
+"""Faults on real servers, and the judge of what comes of them."""

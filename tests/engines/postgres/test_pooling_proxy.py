@@ -1,0 +1,56 @@
+"""A real pgbouncer in between."""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast
+from tests.servers.pgbouncer import PgBouncerServer
+from tests.servers.postgres import PostgresServer
+
+
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+def test_a_proxy_that_gives_each_transaction_another_server_is_refused(
+    server: PostgresServer, schema: str, mode: str
+) -> None:
+    with (
+        PgBouncerServer(server, mode) as proxy,
+        holdfast.connect(f"{proxy.url}?schema={schema}") as locks,
+        pytest.raises(holdfast.EngineUnavailable, match="pool_mode=session") as refused,
+    ):
+        locks.lock("k").try_acquire()
+    assert refused.value.outcome == "not done"
+
+
+def test_it_is_refused_also_while_others_are_busy_in_the_same_pool(server: PostgresServer, schema: str) -> None:
+    """Several idle servers in the pool: asking once is not enough to be given another one."""
+    import psycopg
+
+    with PgBouncerServer(server, "transaction") as proxy:
+        others = [psycopg.connect(proxy.url) for _ in range(5)]
+        try:
+            for other in others:
+                other.execute("SELECT 1")
+            for other in others:
+                other.rollback()
+            with (
+                holdfast.connect(f"{proxy.url}?schema={schema}") as locks,
+                pytest.raises(holdfast.EngineUnavailable, match="pool_mode=session"),
+            ):
+                locks.lock("k").try_acquire()
+        finally:
+            for other in others:
+                other.close()
+
+
+def test_through_a_session_pool_everything_works(server: PostgresServer, schema: str) -> None:
+    with PgBouncerServer(server, "session") as proxy:
+        url = f"{proxy.url}?schema={schema}"
+        with holdfast.connect(url) as locks, holdfast.connect(url) as rival:
+            held = locks.lock("k").acquire()
+            with pytest.raises(holdfast.NotAcquired):
+                rival.lock("k").acquire(wait=0.05)
+            held.release()
+            again = rival.lock("k").acquire(wait=5.0)
+            assert again.token > held.token
+            again.release()

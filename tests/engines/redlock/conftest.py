@@ -1,0 +1,88 @@
+"""Five real servers that know nothing of each other, each behind a proxy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+import redis
+
+from holdfast.verify.proxy import Proxy
+from tests.conformance.apis import APIS, Api, Front
+from tests.conformance.engines import ENGINES
+from tests.conformance.stage import Stage
+from tests.servers.redis import RedisServer
+
+_numbers = itertools.count(1)
+SUBJECT = next(subject for subject in ENGINES if subject.name == "redis")
+
+
+@dataclass
+class Nodes:
+    """Five servers, and what is between them and the clients of this test."""
+
+    servers: list[RedisServer]
+    proxies: list[Proxy]
+    database: int
+
+    @property
+    def url(self) -> str:
+        return "redlock://" + ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies) + f"/{self.database}"
+
+    def keys(self) -> list[set[str]]:
+        """What each node has, but for its counter."""
+        found = []
+        for server in self.servers:
+            with redis.Redis(port=server.port, db=self.database, decode_responses=True) as client:
+                start = "holdfast:1:{holdfast}:"
+                found.append({key.removeprefix(start) for key in client.scan_iter()} - {"last"})
+        return found
+
+    def holders(self, name: str) -> list[str | None]:
+        """Whose claim each node has on a lock."""
+        found: list[str | None] = []
+        for server in self.servers:
+            with redis.Redis(port=server.port, db=self.database, decode_responses=True) as client:
+                found.append(client.hget(f"holdfast:1:{{holdfast}}:lock:lock:{name}", "claim"))
+        return found
+
+
+@pytest.fixture(scope="session")
+def five_servers() -> Iterator[list[RedisServer]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(RedisServer("--databases", "100000")) for _ in range(5)]
+
+
+@pytest.fixture
+def nodes(five_servers: list[RedisServer]) -> Iterator[Nodes]:
+    with ExitStack() as stack:
+        proxies = [stack.enter_context(Proxy("127.0.0.1", server.port)) for server in five_servers]
+        yield Nodes(five_servers, proxies, next(_numbers))
+
+
+@pytest.fixture(params=APIS, ids=lambda api: api.name)
+def api(request: pytest.FixtureRequest) -> Api:
+    found: Api = request.param
+    return found
+
+
+@pytest.fixture
+async def stage(api: Api, nodes: Nodes) -> AsyncIterator[Stage]:
+    stage = Stage(SUBJECT, api, nodes.url)
+    yield stage
+    for proxy in nodes.proxies:
+        proxy.heal()
+    await stage.end()
+
+
+@pytest.fixture
+async def locks(stage: Stage) -> Front:
+    return await stage.client(app="locks")
+
+
+@pytest.fixture
+async def rival(stage: Stage) -> Front:
+    return await stage.client(app="rival")

@@ -1,0 +1,288 @@
+"""A majority of five real servers: exclusion, loss, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+import redis
+
+import holdfast
+from holdfast import EngineUnavailable, InvalidRequest, LockLost, NotAcquired, Unsupported
+from tests.conformance.apis import Front
+from tests.conformance.stage import Stage, eventually, soon
+from tests.engines.redlock.conftest import Nodes
+
+
+@pytest.mark.parametrize("hosts", ["h1", "h1,h2", "h1,h1,h2"])
+def test_fewer_than_three_nodes_are_refused(hosts: str) -> None:
+    with pytest.raises(InvalidRequest, match="3 different nodes"):
+        holdfast.connect(f"redlock://{hosts}/0")
+
+
+async def test_what_cannot_be_sound_there_is_refused_when_it_is_built(locks: Front) -> None:
+    with pytest.raises(Unsupported):
+        locks.semaphore("k", limit=2)
+    with pytest.raises(Unsupported):
+        locks.rwlock("k").read()
+    with pytest.raises(Unsupported):
+        locks.lock("k", subtree=True)
+    with pytest.raises(Unsupported):
+        locks.barrier("k", parties=2)
+    with pytest.raises(Unsupported):
+        await locks.cell("k").get()
+
+
+async def test_it_says_plainly_what_it_is_good_for(locks: Front) -> None:
+    found = locks.guarantees
+
+    assert "Efficiency, not correctness, unless fenced" in found.summary
+    assert (found.consensus, found.fair, found.notified, found.fencing) == (False, False, False, "clock")
+    with pytest.raises(holdfast.WeakerGuarantee):
+        holdfast.connect("redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3/0", require={"consensus"})
+
+
+async def test_one_holds_and_the_other_does_not(locks: Front, rival: Front, nodes: Nodes) -> None:
+    held = await locks.lock("k").acquire()
+
+    assert await rival.lock("k").try_acquire() is None
+    with pytest.raises(NotAcquired) as missed:
+        await rival.lock("k").acquire(wait=0.2)
+    assert missed.value.holders[0].owner == held.owner
+    assert len(set(nodes.holders("k"))) == 1
+    assert [info.name for info in await rival.list()] == ["k"]
+
+
+async def test_a_release_leaves_nothing_on_any_node(locks: Front, nodes: Nodes) -> None:
+    await (await locks.lock("k").acquire()).release()
+
+    assert nodes.keys() == [set()] * 5
+
+
+async def test_a_try_that_failed_leaves_nothing_on_any_node(locks: Front, rival: Front, nodes: Nodes) -> None:
+    held = await locks.lock("k").acquire()
+    for server in nodes.servers[:2]:
+        with redis.Redis(port=server.port, db=nodes.database) as client:
+            client.flushdb()
+    assert await rival.lock("k").try_acquire() is None
+
+    assert [holder is not None for holder in nodes.holders("k")] == [False, False, True, True, True]
+    held.check()
+
+
+async def test_a_waiter_gets_it_soon_after_the_release(stage: Stage, locks: Front, rival: Front) -> None:
+    held = await locks.lock("k").acquire()
+    waiting = stage.begin(rival.lock("k").acquire(wait=10.0))
+    await asyncio.sleep(0)
+    await held.release()
+    released = time.monotonic()
+    theirs = await soon(waiting)
+
+    assert time.monotonic() - released < 2.0
+    assert theirs.token > held.token
+
+
+async def test_many_actors_count_exactly_and_tokens_grow(stage: Stage, locks: Front, rival: Front) -> None:
+    count, tokens = 0, []
+
+    async def increment(client: Front) -> None:
+        nonlocal count
+        for _ in range(3):
+            async with client.lock("counter") as grant:
+                tokens.append(grant.token)
+                seen = count
+                await asyncio.sleep(0)
+                count = seen + 1
+
+    clients = [stage.another((locks, rival)[number % 2]) for number in range(8)]
+    await asyncio.wait_for(asyncio.gather(*map(increment, clients)), 60)
+    assert count == 24
+    assert tokens == sorted(set(tokens))
+
+
+async def test_two_of_five_may_be_gone(stage: Stage, nodes: Nodes, locks: Front, rival: Front) -> None:
+    nodes.proxies[0].go_down()
+    nodes.proxies[1].requests.set("stall")
+    held = await locks.lock("k").acquire(wait=5.0)
+
+    assert await rival.lock("k").try_acquire() is None
+    await held.renew()
+    await held.release()
+    theirs = await rival.lock("k").try_acquire()
+    assert theirs is not None
+    assert theirs.token > held.token
+
+
+async def test_three_of_five_may_not(nodes: Nodes, locks: Front) -> None:
+    await (await locks.lock("warm").acquire()).release()
+    for proxy in nodes.proxies[:3]:
+        proxy.go_down()
+    with pytest.raises(EngineUnavailable):
+        await locks.lock("k").acquire(wait=0.5)
+    for proxy in nodes.proxies[:3]:
+        proxy.heal()
+
+    async def works_again() -> bool:
+        try:
+            held = await locks.lock("k").acquire(wait=1.0)
+        except EngineUnavailable:
+            return False
+        await held.release()
+        return True
+
+    await eventually(works_again)
+
+
+async def test_a_request_that_arrives_late_at_one_node_leaves_no_ghost_there(
+    nodes: Nodes, locks: Front, rival: Front
+) -> None:
+    await (await locks.lock("warm").acquire()).release()
+    late = nodes.proxies[4]
+    late.requests.set("stall")
+    held = await locks.lock("k").acquire(wait=5.0)
+    await held.release()
+    late.heal()
+
+    # The late request finds that it was withdrawn, or is followed by the withdrawal.
+    await eventually(lambda: locks.target._core.engine.ledger.debts == [], 15.0)
+    assert nodes.holders("k") == [None] * 5
+    assert await rival.lock("k").try_acquire() is not None
+
+
+async def test_a_release_that_one_node_did_not_hear_is_confirmed_by_the_others(nodes: Nodes, locks: Front) -> None:
+    held = await locks.lock("k").acquire()
+    nodes.proxies[2].requests.set("stall")
+    started = time.monotonic()
+    await held.release()
+
+    assert time.monotonic() - started < 1.0
+    nodes.proxies[2].heal()
+    await eventually(lambda: nodes.holders("k") == [None] * 5, 15.0)
+
+
+async def test_a_lock_that_a_majority_has_lost_is_reported_lost(stage: Stage, nodes: Nodes) -> None:
+    client = await stage.client(ttl=1.5)
+    kept, lost = [await client.lock(name).acquire() for name in ("kept", "lost")]
+    for server in nodes.servers[:3]:
+        with redis.Redis(port=server.port, db=nodes.database) as operator:
+            operator.delete("holdfast:1:{holdfast}:lock:lock:lost")
+
+    await eventually(lost.lost.is_set)
+    kept.check()
+    with pytest.raises(LockLost):
+        await lost.release()
+
+
+async def test_a_lock_that_a_minority_has_lost_is_kept(stage: Stage, nodes: Nodes, rival: Front) -> None:
+    client = await stage.client(ttl=1.0)
+    held = await client.lock("k").acquire()
+    for server in nodes.servers[:2]:
+        with redis.Redis(port=server.port, db=nodes.database) as operator:
+            operator.flushdb()
+    for _ in range(3):
+        await held.renew()
+
+    held.check()
+    assert await rival.lock("k").try_acquire() is None
+
+
+async def test_a_renewal_never_takes_a_lock_again(stage: Stage, nodes: Nodes) -> None:
+    client = await stage.client(ttl=10.0)
+    held = await client.lock("k").acquire()
+    for server in nodes.servers[:2]:
+        with redis.Redis(port=server.port, db=nodes.database) as operator:
+            operator.flushdb()
+    await held.renew()
+
+    assert [holder is not None for holder in nodes.holders("k")] == [False, False, True, True, True]
+
+
+async def test_a_holder_that_died_is_followed_after_its_ttl(stage: Stage, rival: Front) -> None:
+    quiet = await stage.client(ttl=0.6)
+    held = await quiet.lock("k").acquire()
+    stage.silence(quiet)
+    theirs = await rival.lock("k").acquire(wait=10.0)
+
+    assert not held.valid
+    assert theirs.token > held.token
+
+
+async def test_without_a_majority_a_lock_is_in_danger_and_then_lost_before_it_expires(
+    stage: Stage, nodes: Nodes
+) -> None:
+    client = await stage.client(ttl=2.0)
+    held = await client.lock("k").acquire()
+    for proxy in nodes.proxies[:3]:
+        proxy.replies.set("drop")
+    await eventually(lambda: held.in_danger)
+    held.check()
+
+    await eventually(held.lost.is_set)
+    assert not held.valid
+
+
+async def test_max_hold_ends_a_hold(stage: Stage, locks: Front, rival: Front) -> None:
+    held = await locks.lock("k", max_hold=0.5).acquire()
+    theirs = await rival.lock("k").acquire(wait=5.0)
+
+    assert not held.valid
+    assert theirs.token > held.token
+
+
+async def test_an_operator_breaks_a_lock(stage: Stage, rival: Front) -> None:
+    client = await stage.client(ttl=1.0)
+    held = await client.lock("k").acquire()
+    await rival.break_lock("k")
+
+    await eventually(held.lost.is_set)
+    assert await rival.lock("k").try_acquire() is not None
+
+
+async def test_scripts_that_a_node_forgot_are_sent_again(nodes: Nodes, locks: Front) -> None:
+    await (await locks.lock("k").acquire()).release()
+    for server in nodes.servers[:4]:
+        with redis.Redis(port=server.port) as operator:
+            operator.script_flush()
+    held = await locks.lock("k").acquire()
+
+    held.check()
+    assert None not in nodes.holders("k")
+
+
+async def test_tokens_grow_after_all_nodes_have_lost_their_memory(nodes: Nodes, locks: Front, rival: Front) -> None:
+    held = await locks.lock("k").acquire()
+    for server in nodes.servers:
+        with redis.Redis(port=server.port, db=nodes.database) as operator:
+            operator.flushdb()
+    theirs = await rival.lock("k").acquire(wait=5.0)
+
+    assert theirs.token > held.token
+
+
+async def test_a_cancelled_or_failed_acquire_leaves_nothing_anywhere(
+    stage: Stage, nodes: Nodes, locks: Front, rival: Front
+) -> None:
+    held = await rival.lock("k").acquire()
+    with pytest.raises(NotAcquired):
+        await locks.lock("k").acquire(wait=0.3)
+    await held.release()
+
+    assert nodes.holders("k") == [None] * 5
+
+
+def test_a_grant_that_a_heartbeat_overtook_is_confirmed_once_more(nodes: Nodes) -> None:
+    """The heartbeat's answer moves the deadline of everything that is held, so all of it has to be in it."""
+    with holdfast.connect(nodes.url) as locks:
+        first = locks.lock("first").acquire()
+        ledger = locks._core.engine.ledger  # type: ignore[attr-defined]
+        now = locks._core.io.now()
+        assert ledger.hold("x-1", "lock:x", now)
+        assert set(ledger.beat(now + 1.0)) == {first._hold.claim.id, "x-1"}
+        assert not ledger.hold("x-2", "lock:x", now)
+        ledger.forget("x-1")
+        second = locks.lock("second").acquire()
+
+        assert second.valid
+        first.release()
+        second.release()

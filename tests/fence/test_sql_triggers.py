@@ -1,0 +1,233 @@
+"""The DDL of `holdfast fence ddl`: the database itself refuses, whoever writes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.cli.fence import fence as fence_command
+from holdfast.errors import InvalidRequest, StaleToken
+from holdfast.fence import SqlFence
+from holdfast.fence.sql_triggers import create_statements, drop_statements
+from holdfast.fence.token import Token
+from tests.fence.databases import SqlDatabase, Sqlite
+from tests.servers.process import find
+
+FENCE = SqlFence()
+WRITES = ["INSERT INTO {} VALUES (2, 2)", "UPDATE {} SET amount = amount + 1", "DELETE FROM {}"]
+
+
+class Fenced:
+    """A fenced table with one row."""
+
+    def __init__(self, database: SqlDatabase, table: str) -> None:
+        self.database, self.table = database, table
+
+    def write(self, statement: str = WRITES[1], token: Token | None = None) -> None:
+        """Write in a transaction of its own, under a token or none."""
+        with self.database.transaction() as connection:
+            if token is None:
+                self.database.execute(connection, statement.format(self.table))
+                return
+            with FENCE.present(connection, token, resource=self.table):
+                self.database.execute(connection, statement.format(self.table))
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        with self.database.transaction() as connection:
+            return self.database.execute(connection, f"SELECT id, amount FROM {self.table} ORDER BY id")
+
+
+@pytest.fixture
+def fenced(database: SqlDatabase, name: str) -> Iterator[Fenced]:
+    table = "t" + name.replace(":", "_")
+    with database.transaction() as connection:
+        database.execute(connection, f"CREATE TABLE {table} (id INT PRIMARY KEY, amount INT)")
+        database.execute(connection, f"INSERT INTO {table} VALUES (1, 1)")
+        for statement in create_statements(database.dialect, table, None):
+            database.execute(connection, statement)
+    yield Fenced(database, table)
+    with database.transaction() as connection:
+        database.execute(connection, f"DROP TABLE {table}")
+
+
+@pytest.mark.parametrize("statement", WRITES)
+def test_a_write_without_a_token_is_refused(fenced: Fenced, statement: str) -> None:
+    with pytest.raises(Exception, match=r"needs a token|no such function: holdfast_token"):
+        fenced.write(statement)
+
+    assert fenced.rows() == [(1, 1)]
+
+
+@pytest.mark.parametrize("statement", WRITES)
+def test_a_write_with_an_older_token_is_refused_as_stale(fenced: Fenced, statement: str) -> None:
+    fenced.write(token=18)
+
+    with pytest.raises(StaleToken) as stale:
+        fenced.write(statement, token=17)
+
+    assert (stale.value.presented, stale.value.highest, stale.value.resource) == (17, 18, fenced.table)
+    assert fenced.rows() == [(1, 2)]
+
+
+def test_a_write_with_an_equal_or_higher_token_passes(fenced: Fenced) -> None:
+    for token in (17, 17, 18, 2**53 - 1, 2**53 - 1):
+        fenced.write(token=token)
+
+    assert fenced.rows() == [(1, 6)]
+
+
+def test_a_reader_passes_until_a_later_writer_came(fenced: Fenced) -> None:
+    fenced.write(token="12;shared")
+    fenced.write(token="11;shared")
+    fenced.write(token=13)
+
+    with pytest.raises(StaleToken):
+        fenced.write(token="12;shared")
+
+
+def test_the_token_does_not_outlive_the_with(fenced: Fenced) -> None:
+    """Else code that forgot it, on the same connection, would pass."""
+    database = fenced.database
+    with database.transaction() as connection:
+        with FENCE.present(connection, 17, resource=fenced.table):
+            database.execute(connection, WRITES[1].format(fenced.table))
+        with pytest.raises(Exception, match="needs a token"):
+            database.execute(connection, WRITES[1].format(fenced.table))
+
+
+def test_the_trigger_and_the_check_keep_one_fence(fenced: Fenced) -> None:
+    with fenced.database.transaction() as connection:
+        FENCE.check(connection, 18, resource=fenced.table)
+
+    with pytest.raises(StaleToken):
+        fenced.write(token=17)
+
+
+def test_a_snapshot_from_before_does_not_hide_a_later_holder(fenced: Fenced) -> None:
+    database = fenced.database
+    fenced.write(token=16)
+    with database.transaction() as connection:
+        database.execute(connection, f"SELECT * FROM {fenced.table}")
+        database.execute(connection, "SELECT * FROM holdfast_fence")
+        fenced.write(token=18)
+
+        with pytest.raises(StaleToken), FENCE.present(connection, 17, resource=fenced.table):
+            database.execute(connection, WRITES[1].format(fenced.table))
+
+
+def test_a_conflict_clause_of_the_writer_does_not_lower_the_fence(tmp_path: Any) -> None:
+    """In SQLite that of the outer statement replaces those inside of a trigger."""
+    database = Sqlite(str(tmp_path / "a.db"))
+    fenced = Fenced(database, "accounts")
+    with database.transaction() as connection:
+        connection.execute("CREATE TABLE accounts (id INTEGER PRIMARY KEY, amount INT)")
+        for statement in create_statements("sqlite", "accounts", None):
+            connection.execute(statement)
+
+    fenced.write("INSERT INTO {} VALUES (1, 1)", token=18)
+    fenced.write("INSERT OR REPLACE INTO {} VALUES (1, 2)", token="19;shared")
+
+    with pytest.raises(StaleToken):
+        fenced.write("INSERT OR IGNORE INTO {} VALUES (3, 3)", token=17)
+
+
+def test_dropped_triggers_refuse_nothing(fenced: Fenced) -> None:
+    with fenced.database.transaction() as connection:
+        for statement in drop_statements(fenced.database.dialect, fenced.table):
+            fenced.database.execute(connection, statement)
+
+    fenced.write()
+
+    assert fenced.rows() == [(1, 2)]
+
+
+def test_the_ddl_can_be_run_again(fenced: Fenced) -> None:
+    with fenced.database.transaction() as connection:
+        for statement in create_statements(fenced.database.dialect, fenced.table, None):
+            fenced.database.execute(connection, statement)
+
+    fenced.write(token=17)
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_truncate_is_a_write_in_postgresql(fenced: Fenced) -> None:
+    with pytest.raises(Exception, match="needs a token"):
+        fenced.write("TRUNCATE {}")
+
+
+def ddl(*options: str) -> str:
+    done = CliRunner().invoke(fence_command, ["ddl", *options])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_what_the_command_prints_is_read_by_psql(postgres_server: Any) -> None:
+    command = [find("psql"), postgres_server.url, "-v", "ON_ERROR_STOP=1", "-q"]
+    options = ["--dialect", "postgresql", "--table", "public.by_psql", "--resource", "it's mine"]
+
+    for script in ("CREATE TABLE by_psql (id int)", ddl(*options)):
+        subprocess.run(command, input=script, text=True, check=True, capture_output=True)
+    refused = subprocess.run(command, input="INSERT INTO by_psql VALUES (1)", text=True, capture_output=True)
+    assert "needs a token" in refused.stderr
+
+    for script in (ddl(*options, "--drop"), "INSERT INTO by_psql VALUES (1)"):
+        subprocess.run(command, input=script, text=True, check=True, capture_output=True)
+
+
+def test_what_the_command_prints_is_read_by_the_mariadb_client(mariadb_server: Any) -> None:
+    settings = mariadb_server.settings
+    command = [
+        find("mariadb"), "--no-defaults", "-h", settings["host"], "-P", str(settings["port"]),
+        "-u", settings["user"], f"-p{settings['password']}", settings["database"],
+    ]  # fmt: skip
+    options = ["--dialect", "mariadb", "--table", "by_client"]
+
+    for script in ("CREATE TABLE by_client (id int)", ddl(*options)):
+        subprocess.run(command, input=script, text=True, check=True, capture_output=True)
+    refused = subprocess.run(command, input="INSERT INTO by_client VALUES (1)", text=True, capture_output=True)
+    assert "needs a token" in refused.stderr
+
+    for script in (ddl(*options, "--drop"), "INSERT INTO by_client VALUES (1)"):
+        subprocess.run(command, input=script, text=True, check=True, capture_output=True)
+
+
+def test_what_the_command_prints_is_read_by_sqlite(tmp_path: Any) -> None:
+    with Sqlite(str(tmp_path / "a.db")).transaction() as connection:
+        connection.execute("CREATE TABLE accounts (id INTEGER)")
+        connection.executescript(ddl("--dialect", "sqlite", "--table", "accounts"))
+        with pytest.raises(Exception, match="no such function: holdfast_token"):
+            connection.execute("INSERT INTO accounts VALUES (1)")
+
+
+def test_the_command_prints_json_when_asked() -> None:
+    told = json.loads(ddl("--dialect", "sqlite", "--table", "accounts", "--json"))
+
+    assert told["statements"] == create_statements("sqlite", "accounts", None)
+
+
+def test_a_hostile_table_name_is_refused_by_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli.main", "fence", "ddl", "--dialect", "sqlite", "--table", "a; DROP"],
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 2
+    assert "a table is named by letters" in done.stderr
+
+
+def test_an_asyncio_connection_in_a_plain_with_is_refused() -> None:
+    class AsyncConnection:
+        async def __aenter__(self) -> None: ...
+
+    AsyncConnection.__module__ = "aiosqlite"
+
+    with pytest.raises(InvalidRequest, match="async with"):
+        with FENCE.present(AsyncConnection(), 17, resource="x"):
+            pass
