@@ -260,7 +260,7 @@ class AdvisoryVerbs:
 
     async def open_session(self, session: Session, until: float) -> Opened:
         sent = clock.now()
-        await self._alive(until)
+        await self._alive([], until)
         # What an earlier session left behind was said to be lost.
         self.holdings.hang_up()
         self.holdings.good_until = sent + session.ttl
@@ -269,15 +269,17 @@ class AdvisoryVerbs:
     async def renew(self, session: str, until: float) -> Renewed | SessionOver:
         """Ask the server which of our connections it still has: one request for everything that is held."""
         sent = clock.now()
-        there = await self._alive(until)
+        # Only those that were asked about: others may have come into use while the server answered.
+        asked = [bound for _, bound in self.holdings.watched()]
+        there = await self._alive([bound.wire.server_pid for bound in asked], until)
         self.holdings.good_until = sent + self.holdings.ttl
-        for _, bound in self.holdings.watched():
-            if bound.wire.server_pid not in there:
+        for bound in asked:
+            if bound.wire.server_pid not in there and bound.claims:
                 self.holdings.lose(bound, CONNECTION_LOST)
         return Renewed(self.holdings.ttl, tuple(self.holdings.lost.items()))
 
-    async def _alive(self, until: float) -> set[int]:
-        pids = sorted({bound.wire.server_pid for _, bound in self.holdings.watched()})
+    async def _alive(self, pids: list[int], until: float) -> set[int]:
+        """Which of these server processes are still there."""
         sql = (
             "SELECT coalesce(json_agg(pid), '[]') FROM pg_stat_activity"
             f" WHERE pid = ANY(ARRAY[{','.join(map(str, pids))}]::int[])"

@@ -200,6 +200,43 @@ class NodesPort:
             team.close()
 
 
+class Tally:
+    """The answers of one round: whoever asked is woken once, when all have come."""
+
+    __slots__ = ("answers", "complete", "missing")
+
+    def __init__(self, complete: asyncio.Future[None], answers: Answers) -> None:
+        self.complete, self.answers, self.missing = complete, answers, 0
+
+    def take(self, node: int, answer: Any) -> None:
+        self.answers[node] = answer
+        self.missing -= 1
+        if not self.missing and not self.complete.done():
+            self.complete.set_result(None)
+
+
+class Vote:
+    """One node's answer, as its connection gives it."""
+
+    __slots__ = ("_given", "_node", "_rests", "_tally")
+
+    def __init__(self, tally: Tally, node: int, rests: Rests) -> None:
+        self._tally, self._node, self._rests, self._given = tally, node, rests, False
+
+    def done(self) -> bool:
+        return self._given
+
+    def set_result(self, reply: Any, /) -> None:
+        self._given = True
+        self._tally.take(self._node, reply)
+
+    def set_exception(self, error: Lost, /) -> None:
+        self._given = True
+        if error.silent:
+            self._rests.failed(self._node)
+        self._tally.take(self._node, NoAnswer(error.problem, True))
+
+
 class NodesAsyncioPort:
     """Rounds for tasks: one connection to each node, which carries the rounds of all of them."""
 
@@ -214,32 +251,29 @@ class NodesAsyncioPort:
         await self._connect(nodes, min(until, clock.now() + request.limit))
         until = min(until, clock.now() + request.limit)
         packed = request.request.packed(False)
-        asked: dict[int, asyncio.Future[Any]] = {}
+        tally = Tally(self.loop.create_future(), answers)
         for node in nodes:
             stream = self._streams[node]
             if stream is None or stream.problem is not None:
                 answers[node] = NoAnswer("cannot connect", False)
             else:
-                asked[node] = stream.send(packed, until)
-        try:
-            for node, future in asked.items():
-                # Each is waited for in turn while the others go on: all share one limit.
-                answers[node] = await self._answer(node, future, request.request, until)
-        except BaseException:
-            for future in asked.values():
-                future.cancel()
-            raise
+                tally.missing += 1
+                stream.send_for(Vote(tally, node, self.rests), packed, until)
+        if tally.missing:
+            await tally.complete
+        for node in nodes:
+            if isinstance(answers[node], ReplyError):
+                answers[node] = await self._after_error(node, answers[node], request.request, until)
         return answers
 
-    async def _answer(self, node: int, future: asyncio.Future[Any], request: AnyRequest, until: float) -> Any:
+    async def _after_error(self, node: int, error: ReplyError, request: AnyRequest, until: float) -> Any:
+        """Send a script that a node does not know (any more) in full."""
+        stream = self._streams[node]
+        if not str(error).startswith("NOSCRIPT") or stream is None:
+            return NoAnswer(str(error), True)
         try:
-            reply = await future
-            stream = self._streams[node]
-            if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT") and stream is not None:
-                reply = await stream.send(request.packed_in_full(False), until)
+            reply = await stream.send(request.packed_in_full(False), until)
         except Lost as lost:
-            if lost.silent:
-                self.rests.failed(node)
             return NoAnswer(lost.problem, True)
         return NoAnswer(str(reply), True) if isinstance(reply, ReplyError) else reply
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hiredis import ProtocolError, Reader, ReplyError
 
@@ -23,6 +23,16 @@ TICK = 0.05
 """How often a connection with requests under way looks for one whose time is over."""
 
 
+class Taker(Protocol):
+    """Whoever waits for a reply: a future, or one of several votes that are waited for together."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, reply: Any, /) -> None: ...
+
+    def set_exception(self, error: Lost, /) -> None: ...
+
+
 class Stream(asyncio.Protocol):
     """One connection. Replies come in the order of the requests, so nobody has to wait for another's reply to send."""
 
@@ -34,21 +44,25 @@ class Stream(asyncio.Protocol):
         self._gets, self._feed = self._reader.gets, self._reader.feed
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
-        self._waiting: deque[tuple[asyncio.Future[Any], float, float]] = deque()
+        self._waiting: deque[tuple[Taker, float, float]] = deque()
         self._heard = clock.now()
         self._ticking = False
 
     def send(self, packed: bytes, until: float) -> asyncio.Future[Any]:
         """Send a command with whatever else is sent in this turn of the loop; the future gets its reply or Lost."""
         future: asyncio.Future[Any] = self.loop.create_future()
+        self.send_for(future, packed, until)
+        return future
+
+    def send_for(self, taker: Taker, packed: bytes, until: float) -> None:
+        """The same for somebody who takes the reply in another way."""
         if not self._out:
             self.loop.call_soon(self._flush)
         self._out.append(packed)
-        self._waiting.append((future, until, clock.now()))
+        self._waiting.append((taker, until, clock.now()))
         if not self._ticking:
             self._ticking = True
             self.loop.call_later(TICK, self._tick)
-        return future
 
     def _flush(self) -> None:
         out, self._out = self._out, []

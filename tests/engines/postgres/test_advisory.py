@@ -137,6 +137,18 @@ async def test_tasks_of_one_loop_take_turns(tasks: Callable[[], Any]) -> None:
     assert len(set(tokens)) == 20
 
 
+async def test_heartbeats_lose_nothing_while_tasks_come_and_go(url: str, schema: str) -> None:
+    async with aio.connect(url, namespace=schema, ttl=0.2) as locks:
+        until = asyncio.get_running_loop().time() + 1.5
+
+        async def work(number: int) -> None:
+            while asyncio.get_running_loop().time() < until:
+                async with locks.lock(f"k{number}"):
+                    await asyncio.sleep(0)
+
+        await asyncio.gather(*(work(number) for number in range(16)))
+
+
 def test_a_connection_that_ends_is_a_lost_lock_and_noticed_at_once(
     connect: Connect, database: Database, schema: str
 ) -> None:
