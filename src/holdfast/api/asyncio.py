@@ -171,8 +171,7 @@ class Lock(Scoped[Grant]):
 
     def _grant(self, hold: Hold) -> Grant:
         grant = Grant(self._client, hold)
-        if self._spec.on_lost is not None:
-            hold.when_lost(functools.partial(self._spec.on_lost, grant))
+        grant._tell(self._spec.on_lost)
         return grant
 
     def __repr__(self) -> str:
@@ -468,7 +467,8 @@ class Connecting:
 
     async def _connect(self) -> Client:
         loop = asyncio.get_running_loop()
-        engine = self._given.engine()
+        # Opening may have to wait for a busy file or a far server: not on the loop.
+        engine = await asyncio.to_thread(self._given.engine)
         pulse = LoopPulse(loop)
         core = self._given.core(engine, lambda: engine.asyncio(loop), max_stall=self._max_stall, stalled=pulse.stalled)
         return Client(core)

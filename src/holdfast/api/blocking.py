@@ -186,8 +186,7 @@ class Lock(Scoped[Grant]):
 
     def _grant(self, hold: Hold) -> Grant:
         grant = Grant(self._client, hold)
-        if self._spec.on_lost is not None:
-            hold.when_lost(functools.partial(self._spec.on_lost, grant))
+        grant._tell(self._spec.on_lost)
         return grant
 
     def __repr__(self) -> str:

@@ -22,8 +22,7 @@ class Body:
         self._task, self._give_back = task, give_back
         self._cancels_before = task.cancelling()
         self._running, self._cancelled = True, False
-        for hold in holds:
-            hold.when_lost(self._lose)
+        self._unhook = [hold.when_lost(self._lose) for hold in holds]
 
     def _lose(self) -> None:
         if self._running and not self._cancelled:
@@ -33,6 +32,8 @@ class Body:
     async def end(self, error: BaseException | None) -> None:
         """Release. What the body raised comes first; a loss is noted on it."""
         self._running = False
+        for unhook in self._unhook:
+            unhook()
         if self._cancelled and not isinstance(error, asyncio.CancelledError):
             # The body ended before the cancellation reached it: take it out of the way.
             try:

@@ -347,7 +347,7 @@ class AdvisoryVerbs:
 
     def _cycle(self, claim: Claim, error: SqlError) -> tuple[Link, ...]:
         """The server's own account of a deadlock, one link for each of its processes."""
-        links = []
+        links: list[Link] = []
         for pid, _, key, _ in _DEADLOCK_LINE.findall(error.detail):
             wanted = claim.name if not links else f"advisory lock [{key}]"
             links.append(Link(f"backend {pid}", "", "", int(pid), "", "a lock of this cycle", wanted))

@@ -55,7 +55,12 @@ class MemoryTable:
         with self.lock:
             if isinstance(command, Open):
                 self.clients[command.session.id] = deliver
-            outcome = apply(command, self.now(), self.rows.answer, self.rows.put, wall=self.wall())
+            try:
+                outcome = apply(command, self.now(), self.rows.answer, self.rows.put, wall=self.wall())
+            except BaseException:
+                # An interrupt can come between two lines of a change: what it left half-made is put right.
+                self.rows = self.rows.rebuilt()
+                raise
             sent = [
                 (self.clients[notice.session], notice) for notice in outcome.notices if notice.session in self.clients
             ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import ClassVar
 
 from holdfast.engines import postgres_proxy, postgres_schema
 from holdfast.engines.postgres_address import PostgresAddress
@@ -43,7 +44,7 @@ class Checked:
 class Connections:
     """At most `most` wires to one server, each used by one caller at a time."""
 
-    settings = TABLE_SETTINGS
+    settings: ClassVar[dict[str, str]] = TABLE_SETTINGS
 
     def __init__(self, address: PostgresAddress, sockets: Sockets, most: int, schema: Checked) -> None:
         self.address, self.sockets, self.schema = address, sockets, schema

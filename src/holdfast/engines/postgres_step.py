@@ -174,8 +174,8 @@ class Attempt:
         return CHANGES[type(change)](change, now)
 
     async def _answer(self, question: ask.Question, until: float) -> Any:
-        for foreseen, answer in self._foreseen:
-            if foreseen == question:
+        for known, answer in self._foreseen:
+            if known == question:
                 return answer
         match question:
             case ask.Busy() | ask.WaitingOf():
@@ -256,7 +256,7 @@ class Attempt:
     async def _foresee_place(self, claim: Claim, row: Row, until: float) -> None:
         """Who looks how a claim stands in line asks two more things: both in one round trip."""
         if row.token is None:
-            asked = [ask.Position(claim.kind, claim.name, row.order), ask.Blocker(claim, row.order)]
+            asked: list[ask.Question] = [ask.Position(claim.kind, claim.name, row.order), ask.Blocker(claim, row.order)]
             for question, (_, _, *answer) in zip(asked, await self._send(asked, until), strict=True):
                 self._foreseen.append((question, ANSWERS[type(question)](question, answer)))
 

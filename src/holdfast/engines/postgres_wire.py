@@ -60,7 +60,7 @@ def literal(value: Any) -> str:
     if kind is bytes:
         return f"'\\x{value.hex()}'"
     if kind is str:
-        return "'" + value.replace("'", "''") + "'"
+        return "'" + str(value).replace("'", "''") + "'"
     if kind is tuple or kind is list:
         return f"ARRAY[{','.join(map(literal, value))}]::text[]"
     raise TypeError(f"{kind.__name__} has no literal")

@@ -11,6 +11,8 @@ from holdfast.engines.engine import Engine
 from holdfast.errors import InvalidRequest
 
 GROUP = "holdfast.engines"
+EXTRAS = {"rediss": "redis", "redlock": "redis"}
+"""Schemes whose driver comes with the extra of another."""
 LENDERS = "holdfast.lenders"
 """Who can read the settings of another library's client: by the name of its package, a function that takes the
 client and gives a Url, or None for something else of that package."""
@@ -32,7 +34,8 @@ def engine_class(url: Url) -> type[Engine]:
     try:
         found: type[Engine] = point.load()
     except ModuleNotFoundError as error:
-        extra = url.scheme.partition("+")[0]
+        family = url.scheme.partition("+")[0]
+        extra = EXTRAS.get(family, family)
         raise InvalidRequest(
             "url scheme",
             url.scheme,

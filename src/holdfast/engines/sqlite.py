@@ -89,6 +89,9 @@ class SqlitePort:
         try:
             if not self.turn.acquire(timeout=patience):
                 raise Busy
+            if self.connection is not None and self.connection.in_transaction:
+                # Only a signal handler gets here, in the middle of a step of the same thread.
+                raise EngineUnavailable(self.engine.address, "a step of this thread is under way", "not done")
             if self.connection is None:
                 self.connection = self.engine.file.connect()
                 self.rows = SqliteRows(self.connection)

@@ -6,13 +6,19 @@ after a while. Pipes rather than sockets, because a path of any length works.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
 from holdfast.core.table.commands import Notice
 from holdfast.engines.engine import Deliver
+
+BEING_MADE = 60.0
+"""For how long a pipe without a reader may still be somebody's who is about to open it."""
 
 
 class Bell:
@@ -27,13 +33,16 @@ class Bell:
         self._poll.register(self._read, select.POLLIN)
         self._pipes: dict[int, str] = {}
         self._ended: set[str] = set()
-        self._rung = False
+        self._rung = self._closed = False
+        self._closing = threading.Lock()
 
     def set(self) -> None:
-        """Wake the keeper, from any thread."""
+        """Wake the keeper, from any thread, also from one that has not heard of the end yet."""
         self._rung = True
-        with suppress(BlockingIOError):
-            os.write(self._write, b"!")
+        with self._closing, suppress(BlockingIOError):
+            # After the end the number may be another file's.
+            if not self._closed:
+                os.write(self._write, b"!")
 
     def clear(self) -> None:
         self._rung = False
@@ -56,9 +65,12 @@ class Bell:
     def listen(self, session: str) -> None:
         """Make the session's pipe. Opened for both directions, so that it is never at its end."""
         self.folder.mkdir(exist_ok=True)
-        path = self.folder / session
-        os.mkfifo(path)
-        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        clear_dead(self.folder)
+        # It gets its name when somebody reads there, so that a name without a reader is a dead one's.
+        unnamed = self.folder / f".{session}"
+        os.mkfifo(unnamed)
+        descriptor = os.open(unnamed, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        unnamed.rename(self.folder / session)
         self._pipes[descriptor] = session
         self._poll.register(descriptor, select.POLLIN)
 
@@ -73,8 +85,10 @@ class Bell:
         for session in self._pipes.values():
             self.forget(session)
         self._close_ended()
-        os.close(self._read)
-        os.close(self._write)
+        with self._closing:
+            self._closed = True
+            os.close(self._read)
+            os.close(self._write)
 
     def _close_ended(self) -> None:
         for descriptor in [number for number, name in self._pipes.items() if name in self._ended]:
@@ -90,6 +104,19 @@ class Bell:
                     for line in text.decode(errors="replace").splitlines():
                         what, _, subject = line.partition(" ")
                         self.deliver(Notice(session, subject, what))
+
+
+def clear_dead(folder: Path) -> None:
+    """Remove the pipes of processes that died before their session was on record, or without anybody to bury it."""
+    for path in folder.iterdir():
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                continue
+            with suppress(FileNotFoundError):  # somebody else may clear up too
+                if not path.name.startswith(".") or time.time() - path.lstat().st_mtime > BEING_MADE:
+                    path.unlink()
 
 
 def ring(folder: Path, notice: Notice) -> None:

@@ -9,7 +9,6 @@ from holdfast.engines.engine import Standing
 from holdfast.errors import Deadlock, EngineUnavailable, InvalidRequest, NotAcquired
 from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Hold
-from holdfast.locks.keeper import RAN_OUT
 from holdfast.locks.session import Session
 from holdfast.locks.spec import Spec
 from holdfast.model import Claim, Gone, Granted, Link, Party, Place, Refused
@@ -156,7 +155,7 @@ async def stand_in_line(
     signal = client.wakeups.signal(claim.id, io)
     client.waiting.add(claim.id)
     assert client.keeper is not None
-    client.keeper.verbs.bell.set()
+    client.keeper.sweep_soon()
     pauses = full_jitter(FIRST_POLL, LAST_POLL, io.uniform)
     while True:
         if spec.on_wait is not None:
@@ -171,9 +170,11 @@ async def stand_in_line(
         try:
             standing = await (client.verbs.look if woken else client.verbs.enter)(claim, limit(client, until))
         except EngineUnavailable:
-            # The place is kept while the session lives; its end rings, and decides.
+            # The place is kept while the session lives; its end rings, and decides. Until then, look again soon.
             if until is not None and io.now() >= until:
                 raise
+            await io.wait(signal, io.now() + io.uniform(0.05, 0.3))
+            signal.set()
             continue
         if not isinstance(standing, Place):
             assert not isinstance(standing, Refused | WrongLimit)
@@ -198,8 +199,7 @@ def refuse(client: Client, session: Session, spec: Spec, reply: object) -> None:
     """Raise what the engine's answer means; return for another try under a new session or claim."""
     match reply:
         case SessionOver():
-            if session.over is None:
-                client.start_keeper().end(session, RAN_OUT)
+            client.session_ended(session)
         case Gone():
             # Ended by somebody else while it stood in line: it starts again at the end.
             return

@@ -1,34 +1,36 @@
 """A barrier: `parties` wait for each other, then all go on; then the next generation may come.
 
 Each party that waits has a shared claim on the barrier's name, which lives as long as its
-session: a dead party is not counted. A cell holds the generation; whoever sees enough parties
-of it moves it on, by compare-and-set, and that is what the others wait for.
+session: a dead party is not counted. Whoever sees enough parties writes the ids of the claims
+that go through into a cell, by compare-and-set: that is the generation, and what the others
+wait for. A party that is not in it, however it was delayed, waits for the next.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
 from holdfast.errors import Conflict, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import acquire
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
+from holdfast.locks.hold import Hold
 from holdfast.locks.release import release_quietly
 from holdfast.locks.spec import make_spec
 from holdfast.locks.watching import Watching
 
 KEEP = 86_400.0
+MOST_PARTIES = 1_000
 
 
 class BarrierFront:
     """One barrier."""
 
     def __init__(self, client: Client, name: str, parties: int) -> None:
-        if isinstance(parties, bool) or not isinstance(parties, int) or parties < 1:
-            raise InvalidRequest("parties", parties, "a barrier has 1 party or more")
+        if isinstance(parties, bool) or not isinstance(parties, int) or not 1 <= parties <= MOST_PARTIES:
+            raise InvalidRequest("parties", parties, f"a barrier has 1 to {MOST_PARTIES} parties")
         self.client, self.name, self.parties = client, name, parties
-        self.spec = make_spec("barrier", name, mode="shared")
+        self.spec = make_spec("barrier", name, mode="shared", note=str(parties))
         self.cell = CellFront(client, "barrier", name, KEEP)
 
     async def wait(self, wait: float | None) -> int:
@@ -38,36 +40,44 @@ class BarrierFront:
         until = None if wait is None else started + wait
         async with Watching(self.client, cell=(self.cell.kind, self.name)) as watching:
             while True:
-                _, generation = await self.cell.get()
-                spec = replace(self.spec, note=f"{self.parties} {generation}")
-                hold = await acquire(self.client, spec, None if until is None else max(0.0, until - io.now()))
+                hold = await acquire(self.client, self.spec, None if until is None else max(0.0, until - io.now()))
                 try:
-                    if await self.passed(generation, until, watching):
-                        return generation
+                    generation = await self.passed(hold, until, watching)
                 finally:
                     await io.shielded(release_quietly(self.client, hold))
+                if generation is not None:
+                    return generation
                 if until is not None and io.now() >= until:
                     raise NotAcquired(self.name, io.now() - started)
 
-    async def passed(self, generation: int, until: float | None, watching: Watching) -> bool:
-        """Whether the generation went through; False if its time ran out, or our own session did."""
-        while True:
-            _, now = await self.cell.get()
-            if now != generation:
-                return True
-            if await self.arrived(generation) >= self.parties:
-                with suppress(Conflict):  # somebody else moved it on
-                    await self.cell.set(self.parties, generation)
-                return True
+    async def passed(self, hold: Hold, until: float | None, watching: Watching) -> int | None:
+        """The generation that counted this party; None if its time ran out, or its own session did."""
+        while hold.valid:
+            value, version = await self.cell.get()
+            through: dict[str, int] = value["through"] if value else {}
+            if hold.claim.id in through:
+                return through[hold.claim.id]
+            here = await self.parties_here()
+            waiting = [claim for claim in here if claim not in through]
+            if len(waiting) >= self.parties:
+                # Exactly the first in order go through together. One that has not heard of it yet stays on record.
+                number = (value["last"] if value else 0) + 1
+                kept = {claim: through[claim] for claim in here if claim in through}
+                record = {"last": number, "through": kept | dict.fromkeys(waiting[: self.parties], number)}
+                with suppress(Conflict):
+                    await self.cell.set(record, version)
+                continue
             if until is not None and self.client.io.now() >= until:
-                return False
+                return None
             await watching.next_letters(until)
+        return None
 
-    async def arrived(self, generation: int) -> int:
-        """How many parties of this generation wait now."""
+    async def parties_here(self) -> list[str]:
+        """The claims of the parties that are here, in order."""
         info = await self.client.verbs.inspect(self.client.kind("barrier"), self.name, self.client.until())
-        notes = [holder.note.split() for holder in info.holders]
-        for parties, _ in notes:
-            if int(parties) != self.parties:
-                raise InvalidRequest("parties", self.parties, f"barrier {self.name!r} is in use with {parties} parties")
-        return sum(int(number) == generation for _, number in notes)
+        for holder in info.holders:
+            if holder.note != self.spec.note:
+                raise InvalidRequest(
+                    "parties", self.parties, f"barrier {self.name!r} is in use with {holder.note} parties"
+                )
+        return [holder.claim for holder in info.holders]

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.core.table.commands import Notice
 from holdfast.engines.engine import Engine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
-from holdfast.locks.keeper import Keeper, log
+from holdfast.locks.keeper import RAN_OUT, Keeper, log
 from holdfast.locks.owner import current_owner, current_thread_name
 from holdfast.locks.session import Session
 from holdfast.locks.spec import Spec
@@ -104,6 +104,11 @@ class Client:
                 raise EngineUnavailable(str(self), "no session could be opened in time", "not done")
             if keeper.failure is not None:
                 raise keeper.failure
+
+    def session_ended(self, session: Session) -> None:
+        """The engine says that there is no such session any more."""
+        if session.over is None:
+            self.start_keeper().end(session, RAN_OUT)
 
     def check_open(self) -> None:
         if self.closed:

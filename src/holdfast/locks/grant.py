@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from holdfast.errors import NotHeld
@@ -21,6 +23,12 @@ class GrantView:
     def __init__(self, client: Client, hold: Hold) -> None:
         self._client, self._hold, self._pid = client, hold, os.getpid()
         self._released = False
+        self._unhook: Callable[[], None] | None = None
+
+    def _tell(self, on_lost: Callable[[Any], object] | None) -> None:
+        """Call this with the grant when it is lost, until it is released."""
+        if on_lost is not None:
+            self._unhook = self._hold.when_lost(partial(on_lost, self))
 
     @property
     def name(self) -> str:
@@ -84,6 +92,8 @@ class GrantView:
             if self._released:
                 raise NotHeld(self.name, self.token)
             self._released = True
+        if self._unhook is not None and self._hold.entries > 1:
+            self._unhook()
 
     def __repr__(self) -> str:
         hold = self._hold

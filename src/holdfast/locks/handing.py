@@ -72,6 +72,7 @@ async def adopt(client: Client, text: str) -> Hold:
             await client.io.shielded(client.withdraw(claim, True))
             raise
         if isinstance(reply, SessionOver):
+            client.session_ended(session)
             continue
         if isinstance(reply, Gone):
             raise NotHeld(name, 0, reply.reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from holdfast.errors import LockLost, NotHeld
@@ -96,13 +97,20 @@ class Hold:
             self._io.call_back(after.wrapped(callback))
         return True
 
-    def when_lost(self, callback: Callable[[], Any]) -> None:
-        """Call this when it is lost, also if it is lost already."""
+    def when_lost(self, callback: Callable[[], Any]) -> Callable[[], None]:
+        """Call this when it is lost, also if it is lost already; returns what makes it not be called."""
         with self.session.lock:
-            if self.reason is None:
+            waits = self.reason is None
+            if waits:
                 self.on_lost.append(callback)
-                return
-        self._io.call_back(callback)
+        if not waits:
+            self._io.call_back(callback)
+        return partial(self._call_no_more, callback)
+
+    def _call_no_more(self, callback: Callable[[], Any]) -> None:
+        with self.session.lock:
+            if callback in self.on_lost:
+                self.on_lost.remove(callback)
 
     def lost_event(self) -> Event:
         """The event that users wait for; made when first asked for."""

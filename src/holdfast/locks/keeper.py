@@ -32,6 +32,9 @@ log = logging.getLogger("holdfast")
 
 NEVER = float("inf")
 RAN_OUT = "its session ran out at the engine"
+MOST_CALM = 0.8
+MOST_UNWATCHED = 2.0
+"""While somebody waits: sessions that come later are known after this time."""
 
 
 @dataclass
@@ -59,6 +62,8 @@ class Keeper:
         self.withdrawals: list[Withdrawal] = []
         self._beat_at = NEVER
         self._sweep_at = NEVER
+        self._calm = 0.0
+        """How long to leave the engine alone between sweeps: grows while they find nothing."""
 
     # From any thread
 
@@ -70,6 +75,11 @@ class Keeper:
     def beat_soon(self) -> None:
         """Ask for a heartbeat now: it brings the reasons for what is gone."""
         self._beat_at = 0.0
+        self.verbs.bell.set()
+
+    def sweep_soon(self) -> None:
+        """Somebody here has begun to wait: find out when what it waits for can die."""
+        self._sweep_at = min(self._sweep_at, self.io.now() + self._calm)
         self.verbs.bell.set()
 
     def withdraw(self, claim: Claim, unanswered: bool) -> None:
@@ -118,13 +128,21 @@ class Keeper:
             self.find_lost(session)
         if self.wanted:
             await self.open_session()
-        session = self.client.session
-        if session is not None and session.over is None:
-            if self.io.now() >= self._beat_at:
-                await self.beat(session)
-            if self.client.waiting and self.io.now() >= self._sweep_at:
-                await self.sweep()
+        await self.keep_alive()
+        if self.client.waiting and self.io.now() >= self._sweep_at:
+            await self.sweep()
         await self.withdraw_late()
+
+    async def keep_alive(self) -> None:
+        """Send the heartbeat if it is due, and say what is lost; nothing is due without a session."""
+        session = self.client.session
+        if session is None or session.over is not None:
+            self._beat_at = self._sweep_at = NEVER
+            return
+        if self.io.now() >= self._beat_at:
+            await self.beat(session)
+        if session.over is None:
+            self.find_lost(session)
 
     async def open_session(self) -> None:
         """Open a session for those who want one."""
@@ -189,18 +207,16 @@ class Keeper:
 
     async def sweep(self) -> None:
         """Clear away what has died, so that those who wait here go on without delay."""
-        now = self.io.now()
-        self._sweep_at = now + self.client.ttl
+        self._sweep_at = self.io.now() + MOST_UNWATCHED
         try:
             done = await self.verbs.sweep(self.before_beat())
         except EngineUnavailable as error:
             log.debug("%s: sweep failed: %s", self.client, error)
             return
-        if done.more:
-            self._sweep_at = now
-        elif done.next_death is not None:
-            # Not at once after an expiry that is due this very moment: clocks have grain.
-            self._sweep_at = self.io.now() + max(done.next_death, 0.002)
+        # A neighbour with a short ttl that lives on must not keep everybody who waits busy.
+        self._calm = 0.0 if done.removed else min(MOST_CALM, self._calm * 2 + 0.05)
+        next_death = 0.0 if done.more else MOST_UNWATCHED if done.next_death is None else done.next_death
+        self._sweep_at = self.io.now() + max(min(next_death, MOST_UNWATCHED), 0.002 if done.more else self._calm)
 
     def find_lost(self, session: Session) -> None:
         """Tell holders whose deadline has passed."""
@@ -251,15 +267,16 @@ class Keeper:
             session = self.client.session
             if session is not None and session.id == withdrawal.claim.session and session.over is None:
                 try:
-                    await self.verbs.leave(
-                        withdrawal.claim, withdrawal.unanswered, self.io.now() + self.client.call_limit
-                    )
+                    until = min(self.before_beat(), session.deadline)
+                    await self.verbs.leave(withdrawal.claim, withdrawal.unanswered, until)
                 except EngineUnavailable:
                     withdrawal.pauses = withdrawal.pauses or full_jitter(0.1, session.ttl / 3, self.io.uniform)
                     withdrawal.due = self.io.now() + next(withdrawal.pauses)
-                    continue
-            # Confirmed; or the session has ended, and the claim with it.
-            self.withdrawals.remove(withdrawal)
+                else:
+                    self.withdrawals.remove(withdrawal)
+            else:
+                self.withdrawals.remove(withdrawal)  # the session has ended, and the claim with it
+            await self.keep_alive()
 
     def hear(self, notice: Notice) -> None:
         """Take a notice from the engine, in any thread."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from holdfast.errors import Conflict, InvalidRequest, NotAcquired
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
@@ -18,6 +20,7 @@ class LatchFront:
             raise InvalidRequest("count", count, "a latch counts down from 1 or more")
         self.client, self.name, self.count = client, name, count
         self.cell = CellFront(client, "latch", name, keep)
+        self.keep = self.cell.keep or KEEP
 
     async def left(self) -> tuple[int, int]:
         """How many are missing, and the cell's version."""
@@ -52,4 +55,14 @@ class LatchFront:
             while (await self.left())[0]:
                 if until is not None and io.now() >= until:
                     raise NotAcquired(self.name, io.now() - started)
-                await watching.next_letters(until)
+                touch_at = io.now() + self.keep / 3
+                await watching.next_letters(touch_at if until is None else min(until, touch_at))
+                if io.now() >= touch_at:
+                    await self.touch()
+
+    async def touch(self) -> None:
+        """Waiting is a use: keep the count for as long as somebody waits for it."""
+        left, version = await self.left()
+        if version:
+            with suppress(Conflict):  # somebody has just used it
+                await self.cell.set({"count": self.count, "left": left}, version)

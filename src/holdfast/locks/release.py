@@ -8,7 +8,7 @@ from holdfast.locks.hold import Hold
 from holdfast.model import Gone
 
 
-async def release(client: Client, hold: Hold) -> None:
+async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
     """Give a hold back; its last entry gives back the lock. LockLost if it was lost before.
 
     The claim id is kept until the engine has confirmed: a release that failed may be repeated,
@@ -21,7 +21,7 @@ async def release(client: Client, hold: Hold) -> None:
             raise LockLost(hold.claim.name, hold.token, hold.reason)
         if not last:
             return
-        reply = await client.io.shielded(client.verbs.release(hold.claim, client.until()))
+        reply = await client.io.shielded(client.verbs.release(hold.claim, min(by, client.until())))
     except (LockLost, NotHeld):
         raise
     except BaseException:

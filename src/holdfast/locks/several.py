@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from holdfast.core.names import check_name
-from holdfast.errors import InvalidRequest, LockLost
-from holdfast.locks.acquire import acquire, try_acquire
-from holdfast.locks.client import Client
+from holdfast.errors import HoldfastError, InvalidRequest
+from holdfast.locks.acquire import acquire, answer_by, try_acquire
+from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Hold
-from holdfast.locks.release import release, release_quietly
+from holdfast.locks.keeper import log
+from holdfast.locks.release import release
 from holdfast.locks.spec import Spec
 
 
@@ -29,7 +30,7 @@ async def acquire_all(client: Client, specs: Sequence[Spec], wait: float | None,
             left = None if until is None else max(0.0, until - client.io.now())
             await acquire(client, spec, left, taken)
     except BaseException:
-        await client.io.shielded(let_go(client, taken))
+        await client.io.shielded(let_go(client, taken, answer_by(until)))
         raise
     tie_together(client, taken)
 
@@ -42,7 +43,7 @@ async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Hol
                 await let_go(client, taken)
                 return False
     except BaseException:
-        await client.io.shielded(let_go(client, taken))
+        await client.io.shielded(let_go(client, taken, client.io.now() + GRACE))
         raise
     tie_together(client, taken)
     return True
@@ -61,19 +62,29 @@ def tie_together(client: Client, holds: Sequence[Hold]) -> None:
         hold.when_lost(partial(lose_others, hold))
 
 
-async def let_go(client: Client, taken: list[Hold]) -> None:
-    """Give back what was taken, last first; a second call finds nothing."""
+async def let_go(client: Client, taken: list[Hold], by: float = float("inf")) -> None:
+    """Give back what was taken, last first, whatever happens to one of them; the keeper goes on with what is late."""
     while taken:
-        await release_quietly(client, taken.pop())
+        hold = taken.pop()
+        try:
+            await release(client, hold, by)
+        except HoldfastError as error:
+            log.debug("%s: %r was not given back at once: %s", client, hold.claim.name, error)
 
 
 async def release_all(client: Client, holds: Sequence[Hold]) -> None:
-    """Release all of them, last first; LockLost for the first that was lost, after the rest are released."""
-    lost: LockLost | None = None
+    """Release all of them, last first; what went wrong with one is raised after the rest are released."""
+    await client.io.shielded(_release_each(client, holds))
+
+
+async def _release_each(client: Client, holds: Sequence[Hold]) -> None:
+    first: BaseException | None = None
     for hold in reversed(holds):
+        if hold.released:
+            continue  # somebody released this one by itself
         try:
             await release(client, hold)
-        except LockLost as error:
-            lost = lost or error
-    if lost is not None:
-        raise lost
+        except BaseException as error:  # noqa: BLE001 - the others have to be released whatever it is
+            first = first or error
+    if first is not None:
+        raise first

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from holdfast.core.names import check_prefix
 from holdfast.core.table.commands import SessionOver
-from holdfast.errors import HoldfastError
+from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks.client import Client
 from holdfast.locks.session import Session
 from holdfast.model import LockEvent
@@ -40,7 +41,10 @@ class Watching:
     async def __aexit__(self, *_: object) -> None:
         self.client.wakeups.forget(self.id)
         if not self.client.closed and self.session.over is None:
-            await self.client.io.shielded(self.client.verbs.unwatch(self.session.id, self.id, self.client.until()))
+            unwatch = self.client.verbs.unwatch(self.session.id, self.id, self.client.until())
+            # What cannot be ended now ends with the session, and collects no more than so many letters until then.
+            with suppress(EngineUnavailable):
+                await self.client.io.shielded(unwatch)
 
     async def begin(self) -> None:
         """Start to collect, under a new session if the last one ended."""
@@ -55,6 +59,7 @@ class Watching:
                 reply = await client.verbs.watch(self.session.id, self.id, client.kind(""), self.prefix, client.until())
             if not isinstance(reply, SessionOver):
                 return
+            client.session_ended(self.session)
 
     async def next_letters(self, until: float | None) -> tuple[LockEvent, ...]:
         """Wait for something to happen; nothing if `until` comes first, or if the watch had to begin anew."""
@@ -67,6 +72,9 @@ class Watching:
                 client.wakeups.forget(self.id)
                 await self.begin()
                 return ()
+            if reply.overflowed and self.cell is not None:
+                self.after = reply.last
+                return reply.events[-1:]  # a cell is read anew anyway
             if reply.overflowed:
                 raise HoldfastError(f"the watch fell {len(reply.events)} events behind; begin it again")
             self.after = reply.last

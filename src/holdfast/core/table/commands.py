@@ -99,7 +99,7 @@ class List:
 
     prefix: str
     kind: str
-    limit: int = 10_000
+    limit: int = 1_000_000
 
 
 @dataclass(slots=True)
@@ -196,6 +196,8 @@ class Done:
 
     more: bool = False
     next_death: float | None = None
+    removed: int = 0
+    """How many claims were cleared away."""
 
 
 @dataclass(slots=True)

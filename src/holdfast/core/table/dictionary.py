@@ -60,6 +60,16 @@ class Dictionary:
         self.watches: dict[tuple[str, str], Watch] = {}
         self.letters: dict[tuple[str, str], list[Letter]] = {}
 
+    def rebuilt(self) -> Dictionary:
+        """The same table, with everything that follows from the rows made anew."""
+        new = Dictionary(self.first_number)
+        new.sessions, new.counters, new.tombstones = self.sessions, self.counters, self.tombstones
+        new.cells, new.watches = self.cells, self.watches
+        new.letters = {key: self.letters.get(key, []) for key in self.watches}
+        for row in sorted(self.rows.values(), key=lambda row: row.order):
+            new.put(ch.PutRow(row))
+        return new
+
     def answer(self, question: ask.Question, now: float) -> Any:
         """The answer to a question of the table."""
         return _ANSWERS[type(question)](self, question, now)

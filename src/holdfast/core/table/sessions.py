@@ -77,10 +77,11 @@ def sweep(step: Step, command: Sweep) -> Asking[Done]:
         left -= yield from bury(step, session, left)
     for cell in dead.cells:
         step.changes.append(DropCell(cell.kind, cell.name))
+    removed = command.limit - left
     if left <= 0 or len(dead.sessions) >= command.limit:
-        return Done(more=True)
+        return Done(more=True, removed=removed)
     next_death: float | None = yield ask.NextDeath()
-    return Done(next_death=None if next_death is None else max(0.0, next_death - step.now))
+    return Done(next_death=None if next_death is None else max(0.0, next_death - step.now), removed=removed)
 
 
 def retire(step: Step, row: Row) -> Asking[None]:

@@ -10,7 +10,8 @@ from holdfast.core.table import questions as ask
 from holdfast.core.table.changes import Change, PutCounter, PutLetter, PutRow
 from holdfast.core.table.commands import GRANTED, LETTER, Notice
 from holdfast.core.table.rows import Letter, Row, Session
-from holdfast.model import EventType, LockEvent
+from holdfast.errors import EngineUnavailable
+from holdfast.model import MAX_TOKEN, EventType, LockEvent
 
 T = TypeVar("T")
 Asking = Generator[ask.Question, Any, T]
@@ -43,6 +44,8 @@ class Step:
     def number(self, bucket: int) -> int:
         """The next number of a counter that was read in this step."""
         number = self.last[bucket] + 1
+        if number > MAX_TOKEN:
+            raise EngineUnavailable("the lock table", "every token under 2^53 has been given out", "not done")
         self.last[bucket] = number
         self.changes.append(PutCounter(bucket, number))
         return number
