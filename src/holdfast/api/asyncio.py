@@ -12,6 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 from holdfast.api import settings
 from holdfast.api.blocking import Wait, chosen
 from holdfast.api.body import Body
+from holdfast.api.entered import Entered
 from holdfast.core.names import check_name, check_prefix
 from holdfast.errors import InvalidRequest, NotHeld
 from holdfast.locks import acquire, breaking, election, handing, several, watching
@@ -116,7 +117,7 @@ class Scoped(ABC, Generic[G]):
     """Something that `async with` takes and gives back; one object serves many tasks."""
 
     def __init__(self) -> None:
-        self._entered: dict[asyncio.Task[Any] | None, list[G]] = {}
+        self._entered: Entered[G] = Entered()
 
     @abstractmethod
     async def acquire(self, wait: Wait = ...) -> G:
@@ -124,17 +125,12 @@ class Scoped(ABC, Generic[G]):
 
     async def __aenter__(self) -> G:
         grant = await self.acquire()
-        self._entered.setdefault(asyncio.current_task(), []).append(grant)
+        self._entered.push(grant)
         await grant.__aenter__()
         return grant
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        task = asyncio.current_task()
-        grants = self._entered[task]
-        grant = grants.pop()
-        if not grants:
-            del self._entered[task]
-        await grant.__aexit__(kind, error, trace)
+        await self._entered.pop().__aexit__(kind, error, trace)
 
 
 class Lock(Scoped[Grant]):

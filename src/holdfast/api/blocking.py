@@ -12,6 +12,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from holdfast.api import settings
+from holdfast.api.entered import Entered
 from holdfast.core.names import check_name, check_prefix
 from holdfast.errors import HoldfastError, InvalidRequest, LockLost, NotHeld
 from holdfast.locks import acquire, breaking, election, handing, several, watching
@@ -131,7 +132,7 @@ class Scoped(ABC, Generic[G]):
     """Something that `with` takes and gives back; one object serves many threads."""
 
     def __init__(self) -> None:
-        self._entered = threading.local()
+        self._entered: Entered[G] = Entered()
 
     @abstractmethod
     def acquire(self, wait: Wait = ...) -> G:
@@ -140,16 +141,14 @@ class Scoped(ABC, Generic[G]):
     def __enter__(self) -> G:
         grant = self.acquire()
         try:
-            if not hasattr(self._entered, "grants"):
-                self._entered.grants = []
-            self._entered.grants.append(grant)
+            self._entered.push(grant)
             return grant
         except BaseException:
             grant.release()
             raise
 
     def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
-        end_body(self._entered.grants.pop().release, error)
+        end_body(self._entered.pop().release, error)
 
 
 class Lock(Scoped[Grant]):

@@ -1,0 +1,72 @@
+"""The keeper: heartbeats come first, and nothing keeps it busy."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from pathlib import Path
+
+import holdfast
+
+
+def test_late_withdrawals_do_not_delay_the_news_of_a_loss(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    with holdfast.connect(url, ttl=2.0) as locks:
+        lost = threading.Event()
+        grant = locks.lock("k", on_lost=lambda _: lost.set()).acquire()
+        others = [locks.lock(f"other-{number}").acquire() for number in range(6)]
+        busy = sqlite3.connect(tmp_path / "locks.db", isolation_level=None)
+        busy.execute("BEGIN IMMEDIATE")
+        keeper = locks._core.start_keeper()
+        for other in others:
+            keeper.withdraw(other._hold.claim, unanswered=False)
+        heard = lost.wait(5.0)
+        busy.execute("ROLLBACK")
+        busy.close()
+
+        assert heard
+        assert not grant.valid
+
+
+def test_without_a_session_a_notice_does_not_keep_the_keeper_busy() -> None:
+    with holdfast.connect("memory://idle") as locks:
+        locks.lock("k").acquire().release()
+        core = locks._core
+        keeper = core.start_keeper()
+        assert core.session is not None
+        keeper.end(core.session, "a test")
+        keeper.beat_soon()
+        used = time.process_time()
+        threading.Event().wait(0.5)
+
+        assert time.process_time() - used < 0.25
+
+
+def test_a_short_lived_neighbour_does_not_keep_a_waiter_busy(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    with (
+        holdfast.connect(url, ttl=0.2) as neighbour,
+        holdfast.connect(url) as holder,
+        holdfast.connect(url) as locks,
+        neighbour.lock("other"),
+    ):
+        held = holder.lock("k").acquire()
+        waiting = threading.Thread(target=lambda: locks.lock("k").acquire().release())
+        waiting.start()
+        while not holder.inspect("k").waiters:
+            threading.Event().wait(0.01)
+        calls = []
+        verbs = locks._core.start_keeper().verbs
+        sweep = verbs.sweep
+
+        async def counted(until: float) -> object:
+            calls.append(until)
+            return await sweep(until)
+
+        verbs.sweep = counted  # type: ignore[assignment, method-assign]
+        threading.Event().wait(5.0)
+        held.release()
+        waiting.join()
+
+    assert len(calls) < 12
