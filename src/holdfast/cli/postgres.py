@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from holdfast.engines.postgres_address import DEFAULT_SCHEMA, check_schema
@@ -16,11 +18,13 @@ def postgres() -> None:
 @postgres.command()
 @click.option("--schema", default=DEFAULT_SCHEMA, show_default=True, help="The schema to keep the lock table in.")
 @click.option("--role", help="The role that the clients use: it gets the rights that they need, and no more.")
-def ddl(schema: str, role: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def ddl(schema: str, role: str | None, as_json: bool) -> None:
     """Print the SQL that makes the lock table.
 
     \b
     Example:
       holdfast postgres ddl --role app | psql -v ON_ERROR_STOP=1 postgresql://admin@db/app
     """
-    click.echo(make_ddl(check_schema(schema), role), nl=False)
+    sql = make_ddl(check_schema(schema), role)
+    click.echo(json.dumps({"schema": schema, "role": role, "sql": sql}) if as_json else sql, nl=as_json)
