@@ -305,3 +305,33 @@ def descriptors(pid: int, under: str) -> list[str]:
     """The files under a folder that a process has open."""
     found = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
     return [name for name in found if name.startswith(under)]
+
+
+OPENING = """
+import os, sys, time, holdfast
+go = time.time() + 0.2
+children = []
+for number in range(8):
+    pid = os.fork()
+    if not pid:
+        while time.time() < go:
+            pass
+        try:
+            with holdfast.connect(sys.argv[1]) as locks:
+                locks.lock("k").acquire().release()
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+        os._exit(0)
+    children.append(pid)
+sys.exit(any([os.waitpid(pid, 0)[1] for pid in children]))
+"""
+"""Eight processes that open one new file in the same moment."""
+
+
+def test_a_new_file_that_many_open_at_once_is_opened_by_all_of_them(tmp_path: Path) -> None:
+    for number in range(10):
+        url = f"sqlite:///{tmp_path}/{number}.db"
+        opened = subprocess.run([sys.executable, "-c", OPENING, url], capture_output=True, text=True, timeout=60)
+
+        assert (opened.returncode, opened.stdout) == (0, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import time
 from importlib.resources import files
@@ -13,6 +14,8 @@ from holdfast.model import MAX_TOKEN
 from holdfast.runtime import clock
 
 VERSION = 1
+PATIENCE = 5.0
+"""How long opening waits for a busy file."""
 BOUND_AHEAD = 1_000_000
 """How far the bound on disk is kept ahead of the counter."""
 
@@ -50,9 +53,20 @@ class SqliteFile:
 
     def connect(self) -> sqlite3.Connection:
         """A connection, with the schema made and the boot settled."""
-        connection = None
+        until = clock.now() + PATIENCE
+        while True:
+            try:
+                return self._connect()
+            except sqlite3.Error as error:
+                # Where several open a new file at once, SQLite gives up without waiting.
+                busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or clock.now() >= until:
+                    raise unavailable(self.address, error) from error
+            time.sleep(random.uniform(0.001, 0.02))
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
             if not self._checked:
                 self._check_place()
                 self._check_content(connection)
@@ -60,18 +74,15 @@ class SqliteFile:
             if not self._checked:
                 self._claim(connection)
                 self._checked = True
-        except BaseException as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, sqlite3.Error):
-                raise unavailable(self.address, error) from error
+        except BaseException:
+            connection.close()
             raise
         return connection
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
         # A step changes two or three pages, and the log takes each one whole: small ones cost less.
         connection.execute("PRAGMA page_size = 1024")
-        with patience(connection, 5.0):
+        with patience(connection, PATIENCE):
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise self.refuse(f"it cannot use a write-ahead log (journal mode {mode})")
@@ -85,7 +96,7 @@ class SqliteFile:
 
     def _check_content(self, connection: sqlite3.Connection) -> None:
         """Refuse a database of something else before anything in it is changed."""
-        with patience(connection, 5.0):
+        with patience(connection, PATIENCE):
             if connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
                 return
             columns = connection.execute("SELECT name FROM pragma_table_info('meta')").fetchall()
@@ -96,7 +107,7 @@ class SqliteFile:
     def _claim(self, connection: sqlite3.Connection) -> None:
         """Make the schema if it is missing, and settle under which boot the times in it count."""
         connection.execute("PRAGMA synchronous = FULL")
-        with patience(connection, 5.0):
+        with patience(connection, PATIENCE):
             connection.execute("BEGIN IMMEDIATE")
         try:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

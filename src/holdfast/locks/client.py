@@ -190,6 +190,9 @@ class Client:
                 keeper.stop()
                 await self.io.wait(keeper.done, self.until() + GRACE)
             self.engine.close()
+            # An event loop needs a few turns to take down what was closed.
+            for _ in range(3):
+                await self.io.wait(self.io.signal(), self.io.now())
 
     def close_at_exit(self) -> None:
         """The process ends without having closed: let go of everything, so that nobody has to wait for the ttl."""
