@@ -12,6 +12,7 @@ from typing import Any
 
 from holdfast.core.table.commands import GONE, GRANTED, Notice
 from holdfast.engines.advisory_keys import Keys
+from holdfast.engines.alarm import Alarm
 from holdfast.engines.engine import Deliver
 from holdfast.engines.postgres_sockets import Turns
 from holdfast.engines.postgres_wire import Wire
@@ -80,7 +81,7 @@ class Holdings:
     def look_up(self) -> None:
         """Let the keeper's bell see what there is to watch."""
         if self.bell is not None:
-            self.bell.look_again()
+            self.bell.interrupt()
 
     def lose(self, bound: Bound, reason: str) -> None:
         """A connection is gone, and all that it held."""
@@ -113,38 +114,19 @@ class Holdings:
             return list(self.wires)
 
 
-class AdvisoryBell:
+class AdvisoryBell(Alarm):
     """Where the keeper sleeps: until it is rung, a connection breaks, or one that waits has its answer."""
 
     def __init__(self, holdings: Holdings, deliver: Deliver) -> None:
+        super().__init__()
         self.holdings, self.deliver = holdings, deliver
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
-        self._rung = False
         self._told: set[int] = set()
         """Connections whose answer was announced already."""
-
-    def set(self) -> None:
-        """Wake the keeper, from any thread."""
-        self._rung = True
-        self.look_again()
-
-    def look_again(self) -> None:
-        """Let a sleeping keeper see what has changed, and sleep on."""
-        with suppress(BlockingIOError, OSError):
-            os.write(self._write, b"!")
-
-    def clear(self) -> None:
-        self._rung = False
-
-    def is_set(self) -> bool:
-        return self._rung
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until something comes; whether anything came."""
         if self._rung:
-            self._empty()
+            self.empty()
             return True
         if self.holdings.taken:
             left = self.holdings.good_until - clock.now()
@@ -154,7 +136,7 @@ class AdvisoryBell:
             else:
                 timeout = left if timeout is None else min(timeout, left)
         poll = select.poll()
-        poll.register(self._read, select.POLLIN)
+        poll.register(self.descriptor, select.POLLIN)
         wires: dict[int, Wire] = {}
         for wire in self.holdings.watchable():
             bound = self.holdings.wires.get(wire)
@@ -163,8 +145,8 @@ class AdvisoryBell:
             poll.register(wire.descriptor, (select.POLLIN if waits else 0) | HANG_UP)
             wires[wire.descriptor] = wire
         for descriptor, event in poll.poll(None if timeout is None else timeout * 1000):
-            if descriptor == self._read:
-                self._empty()
+            if descriptor == self.descriptor:
+                self.empty()
             else:
                 self._see(wires[descriptor], event)
         return self._rung
@@ -184,15 +166,6 @@ class AdvisoryBell:
         elif pending is not None:
             self._told.add(id(pending))
             self.deliver(Notice(pending.claim.session, pending.claim.id, GRANTED))
-
-    def _empty(self) -> None:
-        with suppress(BlockingIOError):
-            while os.read(self._read, 4096):
-                continue
-
-    def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
 
 
 CONNECTION_LOST = "its connection to PostgreSQL was lost, and the lock with it"

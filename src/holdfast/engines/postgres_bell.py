@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import select
-from contextlib import suppress
 
 from holdfast.core.table.commands import MISSED, Notice
+from holdfast.engines.alarm import Alarm
 from holdfast.engines.postgres_table import PostgresTable
 from holdfast.engines.postgres_wire import WireLost
 from holdfast.errors import EngineUnavailable
@@ -17,38 +16,23 @@ RECONNECT = 0.5
 """How often to try to be notified again after the connection broke, in seconds."""
 
 
-class PostgresBell:
+class PostgresBell(Alarm):
     """A signal that is also set by what the server sends."""
 
     def __init__(self, table: PostgresTable) -> None:
+        super().__init__()
         self.table, self.connections = table, table.connections
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
-        self._rung = False
         self._broken = False
-
-    def set(self) -> None:
-        """Wake the keeper, from any thread."""
-        self._rung = True
-        with suppress(BlockingIOError):
-            os.write(self._write, b"!")
-
-    def clear(self) -> None:
-        self._rung = False
-
-    def is_set(self) -> bool:
-        return self._rung
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until something comes, and deliver it; whether anything came."""
         if self._rung:
-            self._empty()
+            self.empty()
             return True
         if self._broken:
             self._mend()
         poll = select.poll()
-        poll.register(self._read, select.POLLIN)
+        poll.register(self.descriptor, select.POLLIN)
         listening = self._listening()
         if listening is not None:
             poll.register(listening, select.POLLIN)
@@ -56,8 +40,8 @@ class PostgresBell:
             timeout = RECONNECT if timeout is None else min(timeout, RECONNECT)
         ready = poll.poll(None if timeout is None else timeout * 1000)
         for descriptor, _ in ready:
-            if descriptor == self._read:
-                self._empty()
+            if descriptor == self.descriptor:
+                self.empty()
             else:
                 self._receive()
         return bool(ready)
@@ -96,13 +80,3 @@ class PostgresBell:
             return
         self._broken = False
         self.table.deliver(Notice("", "", MISSED))
-
-    def _empty(self) -> None:
-        with suppress(BlockingIOError):
-            while os.read(self._read, 4096):
-                continue
-
-    def close(self) -> None:
-        """Nobody sleeps here any more."""
-        os.close(self._read)
-        os.close(self._write)

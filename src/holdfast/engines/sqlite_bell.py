@@ -9,46 +9,28 @@ from __future__ import annotations
 import errno
 import os
 import select
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from holdfast.core.table.commands import Notice
+from holdfast.engines.alarm import Alarm
 from holdfast.engines.engine import Deliver
 
 BEING_MADE = 60.0
 """For how long a pipe without a reader may still be somebody's who is about to open it."""
 
 
-class Bell:
+class Bell(Alarm):
     """Where a keeper sleeps: until it is rung from this process, or another process writes to its pipe."""
 
     def __init__(self, folder: Path, deliver: Deliver) -> None:
+        super().__init__()
         self.folder, self.deliver = folder, deliver
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
         self._poll = select.poll()
-        self._poll.register(self._read, select.POLLIN)
+        self._poll.register(self.descriptor, select.POLLIN)
         self._pipes: dict[int, str] = {}
         self._ended: set[str] = set()
-        self._rung = self._closed = False
-        self._closing = threading.Lock()
-
-    def set(self) -> None:
-        """Wake the keeper, from any thread, also from one that has not heard of the end yet."""
-        self._rung = True
-        with self._closing, suppress(BlockingIOError):
-            # After the end the number may be another file's.
-            if not self._closed:
-                os.write(self._write, b"!")
-
-    def clear(self) -> None:
-        self._rung = False
-
-    def is_set(self) -> bool:
-        return self._rung
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until something comes, and deliver it; whether anything came."""
@@ -59,7 +41,7 @@ class Bell:
             for descriptor, _ in ready:
                 self._receive(descriptor)
             return bool(ready)
-        self._receive(self._read)
+        self.empty()
         return True
 
     def listen(self, session: str) -> None:
@@ -85,10 +67,7 @@ class Bell:
         for session in self._pipes.values():
             self.forget(session)
         self._close_ended()
-        with self._closing:
-            self._closed = True
-            os.close(self._read)
-            os.close(self._write)
+        super().close()
 
     def _close_ended(self) -> None:
         for descriptor in [number for number, name in self._pipes.items() if name in self._ended]:

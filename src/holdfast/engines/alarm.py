@@ -1,0 +1,50 @@
+"""A flag that wakes a poll: what the bells of engines with a socket or a pipe are made of."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+
+class Alarm:
+    """Set from any thread, also from one that has not heard of the end yet."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._write = os.pipe()
+        """What a poll watches."""
+        os.set_blocking(self.descriptor, False)
+        os.set_blocking(self._write, False)
+        self._rung = self._closed = False
+        self._closing = threading.Lock()
+
+    def set(self) -> None:
+        """Wake whoever sleeps here."""
+        self._rung = True
+        self.interrupt()
+
+    def interrupt(self) -> None:
+        """End a poll without setting the flag."""
+        with self._closing, suppress(BlockingIOError):
+            # After the end the number may be another file's.
+            if not self._closed:
+                os.write(self._write, b"!")
+
+    def clear(self) -> None:
+        self._rung = False
+
+    def is_set(self) -> bool:
+        return self._rung
+
+    def empty(self) -> None:
+        """Take out what was rung so far."""
+        with suppress(BlockingIOError):
+            while os.read(self.descriptor, 4096):
+                continue
+
+    def close(self) -> None:
+        """Nobody sleeps here any more."""
+        with self._closing:
+            self._closed = True
+            os.close(self.descriptor)
+            os.close(self._write)
