@@ -1,8 +1,9 @@
-"""The uncontended case in one round trip: lock the bucket, grant or remove the claim, commit.
+"""Common cases in one round trip: lock the bucket, decide, write, commit.
 
-Each statement does its work only where nothing at all is in the way, dead or alive, and nobody
-watches; otherwise it changes nothing, and the lock table decides as it always does. So there is
-still one place that decides who goes first: here, nobody else is there.
+ENTER and RELEASE do their work only where nothing at all is in the way, dead or alive, and
+nobody watches. QUEUE and PASS_ON decide while others stand in line, and repeat the rule of the
+lock table for the simplest of lines: plain names, exclusive claims, everybody alive. In every
+other case a statement changes nothing, and the lock table decides as it always does.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ PASS_ON = Statement(
     " gone AS (DELETE FROM claims WHERE id = $2 AND token IS NOT NULL AND dies_at IS NULL AND mode = 'exclusive'"
     f" AND NOT subtree AND {_ALIVE} AND {_NO_STONE} AND {_NOBODY_WATCHES}"
     " AND NOT EXISTS (SELECT 1 FROM sessions WHERE NOT ended AND expires_at <= (SELECT now FROM t))"
+    " AND NOT EXISTS (SELECT 1 FROM claims x WHERE x.kind = $3 AND x.name = $4 AND x.token IS NOT NULL AND x.id <> $2)"
     " AND EXISTS (SELECT 1 FROM first f JOIN sessions s ON s.id = f.session WHERE NOT s.ended AND f.mode = 'exclusive'"
     " AND NOT f.subtree AND f.dies_at IS NULL) RETURNING id),"
     " n AS (UPDATE counters SET last = last + 1 WHERE bucket = $5 AND EXISTS (SELECT 1 FROM gone) RETURNING last),"
