@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -219,14 +218,7 @@ def test_a_network_file_system_is_refused(url: str, monkeypatch: pytest.MonkeyPa
     assert f"network file system ({kind})" in refusal(url)
 
 
-def test_the_kernel_names_the_file_system_that_a_path_lies_on(tmp_path: Path) -> None:
-    told = subprocess.run(
-        ["findmnt", "--json", "--target", str(tmp_path), "--output", "FSTYPE"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert machine.file_system(tmp_path) == json.loads(told.stdout)["filesystems"][0]["fstype"]
+def test_the_kernel_names_the_file_system_that_a_path_lies_on() -> None:
     assert machine.file_system(Path("/proc/self/status")) == "proc"
 
 

@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -77,7 +78,7 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            _stop_writing()
+            _stop_writing(sys.stdout)
             ctx.exit(exit_codes.BROKEN_PIPE)
 
 
@@ -104,7 +105,13 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: run a command and exit with its code."""
     logging.basicConfig(format="holdfast: %(message)s", level=logging.WARNING)
-    sys.exit(exit_code_of(arguments))
+    code = exit_code_of(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _stop_writing(stream)
+    sys.exit(code)
 
 
 def exit_code_of(arguments: Sequence[str] | None = None) -> int:
@@ -118,7 +125,7 @@ def exit_code_of(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        _stop_writing()
+        _stop_writing(sys.stdout)
         return exit_codes.BROKEN_PIPE
     except HoldfastError as error:
         click.echo(f"holdfast: {one_line(str(error))}", err=True)
@@ -131,10 +138,10 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _stop_writing() -> None:
-    """The reader is gone: what is still buffered has nowhere to go, and Python would complain at its exit."""
+def _stop_writing(stream: TextIO) -> None:
+    """The reader is gone: what is still buffered has nowhere to go, and Python would exit with a code of its own."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
 
 
 if __name__ == "__main__":

@@ -138,8 +138,8 @@ async def test_tasks_of_one_loop_take_turns(tasks: Callable[[], Any]) -> None:
 
 
 async def test_heartbeats_lose_nothing_while_tasks_come_and_go(url: str, schema: str) -> None:
-    async with aio.connect(url, namespace=schema, ttl=0.2) as locks:
-        until = asyncio.get_running_loop().time() + 1.5
+    async with aio.connect(url, namespace=schema, ttl=0.9) as locks:
+        until = asyncio.get_running_loop().time() + 2.5
 
         async def work(number: int) -> None:
             while asyncio.get_running_loop().time() < until:
