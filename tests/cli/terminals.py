@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import termios
@@ -64,4 +65,7 @@ class Terminal:
 
 
 def _take_terminal() -> None:
+    # A run of the tests in the background ignores Ctrl-C; whoever sits at a terminal does not.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
