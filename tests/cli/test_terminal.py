@@ -57,7 +57,7 @@ def test_the_command_reads_from_the_terminal(stage: Stage) -> None:
 
 
 def test_ctrl_c_ends_the_command_and_is_seen_by_who_called(stage: Stage) -> None:
-    terminal = Terminal(stage, "run", "k", "--", "sh", "-c", "echo up; sleep 600")
+    terminal = Terminal(stage, "run", "k", "--", "sh", "-c", "echo up; exec sleep 600")
     terminal.expect("up")
 
     terminal.type(CTRL_C)
@@ -114,7 +114,7 @@ def test_a_job_that_is_brought_to_the_foreground_reads_from_the_terminal(stage: 
 
 def test_ctrl_c_ends_a_script_around_run_too(stage: Stage) -> None:
     holdfast = " ".join(HOLDFAST)
-    script = f"{holdfast} run k -- sh -c 'echo u''p; sleep 600'; echo went o''n"
+    script = f"{holdfast} run k -- sh -c 'echo u''p; exec sleep 600'; echo went o''n"
     terminal = Terminal(stage, program=("bash", "-c", script))
     terminal.expect("up")
 
