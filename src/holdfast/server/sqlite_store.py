@@ -101,8 +101,7 @@ class SqliteStore:
     def _load(self) -> Dictionary:
         opened = self._thread is None
         if opened:
-            self._disk.open()
-            self._ballast.take()
+            self._open()
         window, head = Window(), self._disk.head
         self._number, self._chain, self._at, self._log_bytes = head.folded, head.chain, head.at, 0
         for batch in self._disk.read_log():
@@ -126,6 +125,19 @@ class SqliteStore:
         if opened:
             self._begin()
         return table
+
+    def _open(self) -> None:
+        try:
+            self._disk.open()
+        except sqlite3.Error as error:
+            if not is_full_at_the_start(error):
+                raise
+            # A disk that has become full since: with the reserve there is room to start.
+            self._disk.close()
+            self._ballast.give()
+            self._disk.open()
+        else:
+            self._ballast.take()
 
     def _check_end(self, seen: Seen | None) -> None:
         if seen is None or seen.number < self._number:
@@ -190,7 +202,7 @@ class SqliteStore:
             family = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if family in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise self._refused(f"it cannot be trusted: the file is damaged ({error})", advice) from error
-            if family == sqlite3.SQLITE_FULL:
+            if is_full_at_the_start(error):
                 raise self._refused("the disk is full", "make room, then start again") from error
             raise self._refused(f"it cannot be read ({error})", "look at the disk and its rights") from error
         except OSError as error:
@@ -343,6 +355,11 @@ class SqliteStore:
             self._thread = None
         self._disk.close()
         self._witness.close()
+
+
+def is_full_at_the_start(error: sqlite3.Error) -> bool:
+    """The same before anything was written. Later a file beside it that cannot grow leaves the outcome open."""
+    return is_full(error) or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE
 
 
 def is_full(error: sqlite3.Error) -> bool:

@@ -122,6 +122,8 @@ class Overruled:
 
     def __init__(self, window: Window) -> None:
         self.window = window
+        self.claims = {key[2] for key in (*window.drops, *window.puts["R"]) if key[0] == "R"}
+        """By their ids alone: there may be millions to ask for."""
         self.spans: dict[tuple[str, str], list[Span]] = {}
         for span in window.spans:
             self.spans.setdefault((span.kind, span.one), []).append(span)
