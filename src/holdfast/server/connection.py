@@ -54,7 +54,8 @@ class Connection(asyncio.Protocol):
         )
         self._transport: asyncio.Transport | None = None
         self._backlog: deque[Frame] = deque()
-        self._working = self._reading = True
+        self._working = False
+        self._reading = True
         self._choked = False
         self._out: list[bytes] = []
         self._replies = 0
@@ -150,8 +151,7 @@ class Connection(asyncio.Protocol):
         self._say(reply)
         self._replies += 1
         self.service.batches.gather()
-        if self._backlog:
-            self._soon()
+        self._soon()
 
     def _soon(self) -> None:
         if not self._working:

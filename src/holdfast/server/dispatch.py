@@ -10,7 +10,7 @@ from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.server import cell_commands, claim_commands, people_commands, redis_commands, session_commands
 from holdfast.server.frames import Frame
 from holdfast.server.logins import Logins
-from holdfast.server.resp import OVER
+from holdfast.server.resp import OK, OVER, RESP2
 from holdfast.server.service import STOPPING
 from holdfast.server.session_commands import NoSession
 from holdfast.server.wire_error import WireError
@@ -23,6 +23,11 @@ log = logging.getLogger("holdfast.server")
 Carry = Callable[["Connection", Frame], "bytes | None"]
 """Carries a request out: the reply, or None if it comes later."""
 
+WITHOUT_SESSION = {
+    **dict.fromkeys((b"HF.LEAVE", b"HF.CLOSE", b"HF.UNWATCH"), OK),
+    **dict.fromkeys((b"HF.RELEASE", b"HF.HANDOVER"), RESP2.encode(["gone", "its session ran out"])),
+}
+"""What a command answers whose session is no more, where that is not *over*."""
 BEFORE_LOGIN = (b"AUTH", b"HELLO", b"QUIT", b"RESET")
 
 
@@ -60,7 +65,7 @@ class Commands:
         except WireError as error:
             return connection.error(error)
         except NoSession:
-            return OVER
+            return WITHOUT_SESSION.get(word.upper(), OVER)
         except UnicodeDecodeError:
             return connection.error(WireError("HFINVALID", "text has to be UTF-8"))
         except InvalidRequest as error:

@@ -56,7 +56,7 @@ class Collector:
             ("holdfast_up_seconds", "Since the start.", service.uptime()),
             ("holdfast_connections", "Connections now.", len(service.connections)),
             ("holdfast_sessions", "Sessions now.", len(table.sessions)),
-            ("holdfast_locks", "Names in use.", len(table.lines)),
+            ("holdfast_locks", "Names in use.", len(table.lines) + len(table.alone)),
             ("holdfast_claims", "Claims, granted or in line.", len(table.rows)),
             ("holdfast_waiting", "Claims in line.", sum(waiting)),
             ("holdfast_longest_line", "Claims in line for the name that most wait for.", max(waiting, default=0)),

@@ -43,17 +43,20 @@ class Waits:
 
     def decided(self, claim_id: str) -> Connection | None:
         """It waits no longer. The connection whose reply was held back for it, if there is one."""
+        self._stop_timer(claim_id)
+        return self._blocked.pop(claim_id, None) if self._blocked else None
+
+    def _stop_timer(self, claim_id: str) -> None:
         if self._timers:
             timer = self._timers.pop(claim_id, None)
             if timer is not None:
                 timer.cancel()
-        return self._blocked.pop(claim_id, None) if self._blocked else None
 
     def forget(self, claim_id: str) -> None:
-        """It is gone by its own wish, or with its session."""
+        """It is gone, by its own wish or with its session. Who waits for a reply about it is told elsewhere."""
         if self._since:
             self._since.pop(claim_id, None)
-        self.decided(claim_id)
+        self._stop_timer(claim_id)
 
     def fetch(self, session: str, watch: str, after: int, wait: float, connection: Connection) -> None:
         """A connection waits for the next event of a watch."""
