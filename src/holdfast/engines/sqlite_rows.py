@@ -397,7 +397,7 @@ _PUTS: dict[type, Callable[[SqliteRows, Any], None]] = {
         "DELETE FROM claims WHERE kind = ? AND name = ? AND ord = ? AND id = ?",
         lambda change: (change.row.claim.kind, change.row.claim.name, change.row.order, change.row.id),
     ),
-    ch.PutSession: _statement("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?)", lambda c: c.session),
+    ch.PutSession: _statement("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?)", lambda c: c.session[:6]),
     ch.DropSession: SqliteRows._drop_session,
     ch.PutCounter: SqliteRows._put_counter,
     ch.PutTombstone: _statement(

@@ -43,6 +43,8 @@ class Dictionary:
         self.counters: dict[int, int] = {}
         self.tombstones: dict[str, dict[str, Tombstone]] = {}
         self.cells: dict[Name, Cell] = {}
+        self.mortal_cells: dict[Name, Cell] = {}
+        """Cells with an `expires_at`."""
         self.watches: dict[tuple[str, str], Watch] = {}
         self.letters: dict[tuple[str, str], list[Letter]] = {}
 
@@ -51,7 +53,7 @@ class Dictionary:
         new = Dictionary(self.first_number)
         new.sessions, new.counters, new.tombstones = self.sessions, self.counters, self.tombstones
         new._soonest = -INFINITY
-        new.cells, new.watches = self.cells, self.watches
+        new.cells, new.mortal_cells, new.watches = self.cells, self.mortal_cells, self.watches
         new.letters = {key: self.letters.get(key, []) for key in self.watches}
         for row in sorted(self.rows.values(), key=lambda row: row.order):
             new.put(ch.PutRow(row))
@@ -253,7 +255,7 @@ class Dictionary:
     def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
         sessions = self.ended(now)
         rows = [row for row in self.mortal.values() if row.dies_at is not None and row.dies_at <= now]
-        cells = [cell for cell in self.cells.values() if cell.expires_at is not None and cell.expires_at <= now]
+        cells = [cell for cell in self.mortal_cells.values() if cell.expires_at is not None and cell.expires_at <= now]
         return ask.DeadAnswer(
             tuple(nsmallest(q.limit, sessions, key=lambda session: (session.expires_at, session.id))),
             tuple(nsmallest(q.limit, rows, key=lambda row: (row.dies_at, row.id))),
@@ -410,10 +412,16 @@ class Dictionary:
         self.tombstones.get(change.session, {}).pop(change.claim_id, None)
 
     def _put_cell(self, change: ch.PutCell) -> None:
-        self.cells[change.cell.kind, change.cell.name] = change.cell
+        cell = change.cell
+        self.cells[cell.kind, cell.name] = cell
+        if cell.expires_at is not None:
+            self.mortal_cells[cell.kind, cell.name] = cell
+        else:
+            self.mortal_cells.pop((cell.kind, cell.name), None)
 
     def _drop_cell(self, change: ch.DropCell) -> None:
         self.cells.pop((change.kind, change.name), None)
+        self.mortal_cells.pop((change.kind, change.name), None)
 
     def _put_watch(self, change: ch.PutWatch) -> None:
         key = (change.watch.session, change.watch.id)

@@ -17,6 +17,8 @@ class Session(NamedTuple):
     app: str = ""
     host: str = ""
     pid: int = 0
+    digest: str = ""
+    """Of the secret by which it speaks, where sessions of strangers share a table: the lock server's."""
 
 
 class Row(NamedTuple):

@@ -1,0 +1,114 @@
+"""Group commit: what arrives while a commit is under way goes into the next one.
+
+Commands change the table in memory at once. Their replies, and the pushes that they cause, are gathered
+and let out when the store has kept the changes; so is every read, because it may have seen them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from holdfast.core.table.changes import Change
+from holdfast.server.store import Store, StoreFull
+
+if TYPE_CHECKING:
+    from holdfast.server.connection import Connection
+    from holdfast.server.tally import Tally
+
+MOST_LAZY = 1_000
+"""How many heartbeats may wait for a batch that is needed anyway."""
+
+Parcel = tuple["Connection", list[bytes], int]
+"""Output for one connection, and how many replies are in it."""
+
+
+class Batches:
+    """Gathers changes and output, and brings the first to the store before it lets the other out."""
+
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        tally: Tally,
+        refused: Callable[[StoreFull], None],
+        broken: Callable[[Exception], None],
+    ) -> None:
+        self.store, self.loop, self.tally = store, loop, tally
+        self._refused, self._broken = refused, broken
+        self.changes: list[Change] = []
+        """What was applied since the last commit began, in order."""
+        self.urgent = False
+        """Whether somebody waits for `changes` to be kept; heartbeats alone do not."""
+        self.speakers: list[Connection] = []
+        """Connections with output that was not let out yet, in this batch."""
+        self.idle = asyncio.Event()
+        """Set while no commit is under way."""
+        self.idle.set()
+        self._due = False
+        self._task: asyncio.Task[None] | None = None
+
+    def gather(self) -> None:
+        """Something is about to happen: see to it after this turn of the loop."""
+        if not self._due:
+            self._due = True
+            self.loop.call_soon(self._turn_over)
+
+    def _turn_over(self) -> None:
+        self._due = False
+        if self._task is not None:
+            return
+        if self.urgent or len(self.changes) > MOST_LAZY:
+            self.idle.clear()
+            self._task = self.loop.create_task(self._commit())
+        elif self.speakers:
+            self.let_out(self.take())
+
+    async def _commit(self) -> None:
+        try:
+            while self.urgent:
+                changes, self.changes, self.urgent = self.changes, [], False
+                parcels = self.take()
+                began = time.perf_counter()
+                try:
+                    await self.store.keep(changes)
+                except StoreFull as error:
+                    self.refuse(parcels)
+                    self._refused(error)
+                    continue
+                self.tally.commit(time.perf_counter() - began, len(changes))
+                self.let_out(parcels)
+        except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
+            self._broken(error)
+            return
+        finally:
+            self._task = None
+            self.idle.set()
+        self.let_out(self.take())
+
+    def take(self) -> list[Parcel]:
+        """What has been gathered for each connection."""
+        speakers, self.speakers = self.speakers, []
+        return [(speaker, *speaker.take()) for speaker in speakers]
+
+    def let_out(self, parcels: list[Parcel]) -> None:
+        for connection, output, replies in parcels:
+            connection.write(output, replies)
+
+    def refuse(self, parcels: list[Parcel]) -> None:
+        """Nothing of it was kept: those of this batch are told, and those who have seen its changes since."""
+        for connection, _, replies in [*parcels, *self.take()]:
+            connection.write_refusals(replies)
+        self.changes, self.urgent = [], False
+
+    async def finish(self) -> None:
+        """Bring everything to the store that was gathered, heartbeats too, and let it out."""
+        while self.changes or self.speakers or self._task is not None:
+            self.urgent = self.urgent or bool(self.changes)
+            self.gather()
+            await asyncio.sleep(0)
+            await self.idle.wait()
+            if not self.changes and not self.speakers and self._task is None:
+                break

@@ -1,0 +1,215 @@
+"""HF.ACQUIRE, HF.LOOK, HF.RELEASE, HF.LEAVE, HF.HANDOVER, HF.ADOPT."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.table import commands
+from holdfast.model import Claim, Gone, Granted, Mode, Place
+from holdfast.server import answers, grammar
+from holdfast.server.frames import Frame
+from holdfast.server.resp import OK
+from holdfast.server.session_commands import not_attached
+from holdfast.server.wire_error import LimitReached, WireError
+
+if TYPE_CHECKING:
+    from holdfast.server.connection import Connection
+    from holdfast.server.service import Service
+
+log = logging.getLogger("holdfast.server")
+
+CLAIM: grammar.Options = {
+    b"KIND": ("kind", grammar.kind),
+    b"OWNER": ("owner", grammar.text),
+    b"SHARED": ("shared", None),
+    b"SUBTREE": ("subtree", None),
+    b"LIMIT": ("limit", grammar.permits),
+    b"REENTRANT": ("reentrant", None),
+    b"MAXHOLD": ("max_hold", grammar.lasting),
+    b"NOTE": ("note", grammar.text),
+    b"THREAD": ("thread", grammar.text),
+}
+ACQUIRE: grammar.Options = {
+    **CLAIM,
+    b"WAIT": ("wait", grammar.milliseconds),
+    b"BLOCK": ("block", None),
+}
+UNANSWERED: grammar.Options = {b"UNANSWERED": ("unanswered", None)}
+
+
+def own_claim(connection: Connection, raw: bytes, sides_too: bool = False) -> tuple[str, str]:
+    """A claim's id and its session, if the connection speaks for that; nobody can name another's claim."""
+    head, _, tail = raw.rpartition(b"-")
+    if not (tail.isalnum() and len(tail) <= 32):
+        grammar.suffix(tail)
+    session = head.decode()
+    if session != connection.session or (connection.side and not sides_too):
+        raise not_attached(connection, grammar.session_id(head))
+    return raw.decode(), session
+
+
+def new_claim(connection: Connection, raw: bytes) -> tuple[str, str, str | None]:
+    """The same for a claim that may have no id yet; the third is the id, if it was chosen here."""
+    if raw != b"*":
+        return *own_claim(connection, raw), None
+    if not connection.session or connection.side:
+        raise WireError("HFDETACHED", "this connection makes claims for no session: HF.OPEN or HF.RESUME one first")
+    chosen = f"{connection.session}-{secrets.token_hex(4)}"
+    return chosen, connection.session, chosen
+
+
+def claim_of(id_: str, session: str, name: str, options: dict[str, Any], waits: bool) -> Claim:
+    """The claim that a request describes."""
+    get = options.get
+    limit = get("limit", 0)
+    if limit and ("shared" in options or "subtree" in options):
+        raise WireError("ERR", "a semaphore is neither SHARED nor SUBTREE")
+    kind = get("kind") or (grammar.SEMAPHORE if limit else grammar.LOCK)
+    mode: Mode = "shared" if "shared" in options else "exclusive"
+    return Claim(
+        id_, session, get("owner", session), kind, name, mode, "subtree" in options, limit,
+        waits, "reentrant" in options, get("max_hold"), get("note", ""), get("thread", ""),
+    )  # fmt: skip
+
+
+def admit(service: Service, claim: Claim) -> None:
+    """Refuse a claim for which there is no room."""
+    table, limits = service.table, service.limits
+    mine = table.by_session.get(claim.session)
+    if mine is not None and len(mine) >= limits.claims_per_session and claim.id not in mine:
+        raise LimitReached("claims_per_session", limits.claims_per_session, "release some first")
+    line = table.lines.get((claim.kind, claim.name))
+    if line is not None and claim.waits and len(line.queue) >= limits.waiters_per_lock and claim.id not in line.queue:
+        raise LimitReached("waiters_per_lock", limits.waiters_per_lock, "try again later, or with WAIT 0")
+
+
+def acquire(connection: Connection, frame: Frame) -> bytes | None:
+    """HF.ACQUIRE claim name [options]."""
+    if len(frame) < 3:
+        grammar.expect(frame, 3, 64)
+    service = connection.service
+    id_, session, chosen = new_claim(connection, frame[1])
+    name = grammar.name(frame[2])
+    if not name.startswith(connection.user.holds):
+        raise WireError("NOPERM", f"no right to hold {name!r}")
+    options = grammar.options(frame, 3, ACQUIRE, service.limits)
+    wait = options.get("wait")
+    claim = claim_of(id_, session, name, options, wait != 0)
+    service.need_room()
+    admit(service, claim)
+    reply = service.step(commands.Enter(claim))
+    tally = service.tally
+    if type(reply) is Granted:
+        tally.grants += 1
+        if reply.hold_left is not None:
+            service.expect_death(service.now + reply.hold_left)
+    elif type(reply) is Place:
+        tally.queued += 1
+        blocks = "block" in options
+        service.waits.begin(id_, service.now, wait, connection if blocks else None)
+        if blocks:
+            connection.chosen = chosen
+            connection.hold()
+            return None
+    elif type(reply) is commands.Deadlocked:
+        tally.deadlocks += 1
+        log.info("deadlock refused", extra={"lock": name, "session": session})
+    return answers.encode(reply, connection.resp, connection.user, chosen)
+
+
+def known(service: Service, id_: str, session: str) -> Claim:
+    """The claim as it is in the table; one that is not there is known by its id alone."""
+    row = service.table.rows.get(id_)
+    return Claim(id_, session, "", "", "") if row is None else row.claim
+
+
+def look(connection: Connection, frame: Frame) -> bytes:
+    """HF.LOOK claim."""
+    grammar.expect(frame, 2, 2)
+    service = connection.service
+    reply = service.step(commands.Look(known(service, *own_claim(connection, frame[1], sides_too=True))))
+    return answers.encode(reply, connection.resp, connection.user)
+
+
+def release(connection: Connection, frame: Frame) -> bytes:
+    """HF.RELEASE claim."""
+    if len(frame) != 2:
+        grammar.expect(frame, 2, 2)
+    service = connection.service
+    id_, session = own_claim(connection, frame[1])
+    row = service.table.rows.get(id_)
+    claim = Claim(id_, session, "", "", "") if row is None else row.claim
+    reply = service.step(commands.Release(claim))
+    if type(reply) is Gone:
+        return answers.encode(reply, connection.resp, connection.user)
+    if row is not None:
+        service.tally.releases += 1
+        service.tally.hold_seconds.add(service.now - row.since)
+    return OK
+
+
+def leave(connection: Connection, frame: Frame) -> bytes:
+    """HF.LEAVE claim [UNANSWERED].
+
+    Over the main connection no late acquire can follow, because requests keep their order and the
+    former main connection was closed: it needs no tombstone.
+    """
+    grammar.expect(frame, 2, 3)
+    service = connection.service
+    id_, session = own_claim(connection, frame[1], sides_too=True)
+    unanswered = bool(grammar.options(frame, 2, UNANSWERED, service.limits)) and connection.side
+    if unanswered and len(service.table.tombstones.get(session, ())) >= service.limits.claims_per_session:
+        # Too many to remember. What they are for is as well served by ending where a late acquire could come from.
+        main = service.attachments.main(session)
+        if main is not None:
+            service.attachments.detach(main)
+            main.close_after_output()
+        unanswered = False
+    blocked = service.waits.decided(id_)
+    service.withdraw(known(service, id_, session), unanswered)
+    if blocked is not None:
+        blocked.answer(answers.encode(Gone("it was withdrawn"), blocked.resp, blocked.user))
+    return OK
+
+
+def hand_over(connection: Connection, frame: Frame) -> bytes:
+    """HF.HANDOVER claim ticket."""
+    grammar.expect(frame, 3, 3)
+    service = connection.service
+    claim = known(service, *own_claim(connection, frame[1]))
+    service.need_room()
+    reply = service.step(commands.HandOver(claim, grammar.ticket(frame[2])))
+    return answers.encode(reply, connection.resp, connection.user)
+
+
+def adopt(connection: Connection, frame: Frame) -> bytes:
+    """HF.ADOPT claim source ticket name [options]."""
+    grammar.expect(frame, 5, 64)
+    service = connection.service
+    id_, session, chosen = new_claim(connection, frame[1])
+    source_session, _, source_tail = frame[2].rpartition(b"-")
+    grammar.session_id(source_session)
+    grammar.suffix(source_tail)
+    ticket, name = grammar.ticket(frame[3]), grammar.name(frame[4])
+    if not name.startswith(connection.user.holds):
+        raise WireError("NOPERM", f"no right to hold {name!r}")
+    options = grammar.options(frame, 5, CLAIM, service.limits)
+    claim = claim_of(id_, session, name, options, True)
+    service.need_room()
+    admit(service, claim)
+    reply = service.step(commands.Adopt(claim, frame[2].decode(), ticket))
+    if type(reply) is Granted:
+        service.tally.grants += 1
+    return answers.encode(reply, connection.resp, connection.user, chosen)
+
+
+COMMANDS = {
+    b"HF.ACQUIRE": acquire,
+    b"HF.LOOK": look,
+    b"HF.RELEASE": release,
+    b"HF.LEAVE": leave,
+    b"HF.HANDOVER": hand_over,
+    b"HF.ADOPT": adopt,
+}

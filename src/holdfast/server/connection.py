@@ -1,0 +1,243 @@
+"""One client's connection: requests in, replies and pushes out, in order and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.server import resp
+from holdfast.server.frames import Frame, FrameReader
+from holdfast.server.resp import RESP2, RESP3
+from holdfast.server.wire_error import WireError
+
+if TYPE_CHECKING:
+    from holdfast.server.dispatch import Commands
+    from holdfast.server.service import Service
+
+log = logging.getLogger("holdfast.server")
+
+FRAMES_A_TURN = 256
+"""How many requests of one connection are carried out before others have their turn."""
+FULL = resp.error("HFFULL", "the disk is full: nothing of this was kept, try again later")
+
+_ids = itertools.count(1)
+
+
+class Connection(asyncio.Protocol):
+    """Speaks RESP with one client. It never waits for it: what it does not read is kept up to a limit, then it goes."""
+
+    def __init__(self, service: Service, commands: Commands) -> None:
+        self.service, self.commands = service, commands
+        self.id = next(_ids)
+        self.name = ""
+        self.peer = ""
+        self.resp = self.proposed = RESP2
+        """The version that it speaks; the one that a login under way asked for."""
+        self.user = service.users.at_first
+        self.allowed = commands.before_login if service.users.required else commands.all
+        """The commands that it may use now."""
+        self.session = ""
+        self.side = self.quiet = False
+        self.waits_for: str | tuple[str, str] | None = None
+        """The claim or watch that the next reply depends on."""
+        self.chosen: str | None = None
+        """The id of that claim, if the server chose it."""
+        self.closing = False
+        self.held = False
+        """Whether later requests have to wait for a reply that is not there yet."""
+        self.began = self.heard = service.loop.time()
+        self._reader = FrameReader(
+            service.limits.frame_before_login if service.users.required else service.limits.frame
+        )
+        self._transport: asyncio.Transport | None = None
+        self._backlog: deque[Frame] = deque()
+        self._working = False
+        self._reading = True
+        self._choked = False
+        self._out: list[bytes] = []
+        self._replies = 0
+        self._under_way = 0
+
+    # From the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        service = self.service
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "unix")
+        service.tally.connections += 1
+        limit = service.limits.connections
+        if len(service.connections) >= limit:
+            log.warning("connection refused", extra={"peer": self.peer, "limit": limit})
+            self._transport.write(resp.error("HFLIMIT", f"the limit connections = {limit} is reached"))
+            self._transport.close()
+            self.closing = True
+            return
+        service.connections.add(self)
+        self.commands.greet(self, transport.get_extra_info("ssl_object"))
+
+    def data_received(self, data: bytes) -> None:
+        if self.closing:
+            return
+        self.heard = self.service.loop.time()
+        frames = self._reader.feed(data)
+        if self._backlog or self.held or len(frames) > FRAMES_A_TURN:
+            self._backlog += frames
+            self._work()
+        else:
+            self.service.begin_turn()
+            for at, frame in enumerate(frames):
+                self._carry_out(frame)
+                if self.held or self.closing:
+                    self._backlog += frames[at + 1 :]
+                    break
+            self._steer()
+        if self._reader.error is not None and not self._backlog:
+            self._refuse_rest()
+
+    def pause_writing(self) -> None:
+        self._choked = True
+        self._steer()
+
+    def resume_writing(self) -> None:
+        self._choked = False
+        self._steer()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closing = True
+        self._backlog.clear()
+        self.service.waits.ended(self)
+        self.service.attachments.detach(self)
+        self.service.connections.discard(self)
+        if self.service.alone is not None and not self.service.connections:
+            self.service.alone.set()
+
+    # Requests
+
+    def _work(self) -> None:
+        """Carry out some of what has gathered; the rest after others had their turn."""
+        self._working = False
+        if self.closing:
+            return
+        self.service.begin_turn()
+        backlog = self._backlog
+        for _ in range(min(FRAMES_A_TURN, len(backlog))):
+            if self.held or self.closing or self._under_way + self._replies >= self.service.limits.pipeline:
+                break
+            self._carry_out(backlog.popleft())
+        if not backlog and self._reader.error is not None:
+            self._refuse_rest()
+        self._steer()
+
+    def _carry_out(self, frame: Frame) -> None:
+        """Run one request. Whatever it is, it gets one reply, now or later."""
+        reply = self.commands.carry_out(self, frame)
+        if reply is not None:
+            if not self._out:
+                self.service.batches.speakers.append(self)
+            self._out.append(reply)
+            self._replies += 1
+
+    def hold(self) -> None:
+        """Later requests wait until `answer` is called."""
+        self.held = True
+
+    def answer(self, reply: bytes) -> None:
+        """The reply that was held back."""
+        self.held, self.waits_for = False, None
+        self._say(reply)
+        self._replies += 1
+        self.service.batches.gather()
+        self._soon()
+
+    def _soon(self) -> None:
+        if not self._working:
+            self._working = True
+            self.service.loop.call_soon(self._work)
+
+    def _steer(self) -> None:
+        """Read on, or leave it to the kernel to slow the client down."""
+        busy = self._under_way + self._replies >= self.service.limits.pipeline
+        read = not (self._backlog or self.held or self._choked or busy)
+        if read != self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = read
+            if read:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+        if self._backlog and not self.held and not busy:
+            self._soon()
+
+    def _refuse_rest(self) -> None:
+        """What came last is no request; nothing after it can be understood."""
+        self._say(resp.error("ERR", str(self._reader.error)))
+        self.close_after_output()
+
+    # Output
+
+    def _say(self, data: bytes) -> None:
+        if not self._out:
+            self.service.batches.speakers.append(self)
+        self._out.append(data)
+
+    def push(self, *parts: Any) -> None:
+        """Tell the client something that it did not ask for now, if it can take that."""
+        if self.resp is RESP3 and not self.quiet and not self.closing:
+            self._say(RESP3.push(*parts))
+            self.service.batches.gather()
+
+    def take(self) -> tuple[list[bytes], int]:
+        """What was said in this batch, and how many replies of it are owed."""
+        taken = self._out, self._replies
+        self._under_way += self._replies
+        self._out, self._replies = [], 0
+        return taken
+
+    def write(self, output: list[bytes], replies: int) -> None:
+        """Let output out: what it tells of is kept."""
+        self._under_way -= replies
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(output[0] if len(output) == 1 else b"".join(output))
+        if self.closing and not self._out:
+            transport.close()
+        elif self._choked:
+            if transport.get_write_buffer_size() > self.service.limits.output:
+                log.warning("connection does not read its replies", extra={"peer": self.peer, "user": self.user.name})
+                transport.abort()
+        elif not self._reading:
+            self._steer()
+
+    def write_refusals(self, replies: int) -> None:
+        """Tell the client that the last requests were not carried out after all."""
+        self.write([FULL] * replies or [b""], replies)
+
+    def close_after_output(self) -> None:
+        """Take no more requests; close when what is still to be said was said."""
+        if self.closing:
+            return
+        self.closing = True
+        self._backlog.clear()
+        if not self._out and not self._under_way and self._transport is not None:
+            self._transport.close()
+        self.service.batches.gather()
+
+    def abort(self) -> None:
+        """End it at once."""
+        self.closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def logged_in(self) -> None:
+        """From now on it may use every command."""
+        self.allowed = self.commands.all
+        self._reader.most = self.service.limits.frame
+
+    def error(self, problem: WireError) -> bytes:
+        """An error reply, counted."""
+        self.service.tally.errors[self.user.name, problem.word] += 1
+        return resp.error(problem.word, problem.text)

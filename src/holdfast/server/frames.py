@@ -1,0 +1,150 @@
+"""Requests out of bytes: RESP arrays of bulk strings, or lines of words from a terminal.
+
+hiredis is not used on this side. It makes a list as long as a frame *says* that it is, so that twelve
+bytes can cost gigabytes, and takes every type of RESP. With a look at each frame for that it was no
+faster than what is done here: one split for all that arrived, and a comparison of the lengths.
+"""
+
+from __future__ import annotations
+
+MOST_ARGUMENTS = 64
+MOST_LINE = 4096
+"""Bytes of a line from a terminal."""
+MOST_HEADER = 16
+"""Bytes of `*n` or `$n` with their line end."""
+
+_COUNTS = {b"*%d" % count: count for count in range(1, MOST_ARGUMENTS + 1)}
+_LENGTHS = [b"$%d" % length for length in range(1024)]
+
+Frame = list[bytes]
+
+
+class FrameError(Exception):
+    """The bytes are not a request. What comes after them cannot be told apart any more."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"Protocol error: {problem}")
+
+
+class FrameReader:
+    """Takes what arrives, and gives the requests that are complete.
+
+    Keeps no more than one frame of `most` bytes, and looks at an incomplete one again only when
+    what it lacks can be there.
+    """
+
+    __slots__ = ("_needed", "_rest", "error", "most")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.error: FrameError | None = None
+        """Set when what followed the requests given last was no request."""
+        self._rest = bytearray()
+        self._needed = 0
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The requests that are complete now."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return []
+            data = bytes(self._rest)
+            self._rest.clear()
+        frames = _split(data)
+        return self._scan(data) if frames is None else frames
+
+    def _scan(self, data: bytes) -> list[Frame]:
+        """The same frame by frame: for binary values, pieces of frames, lines, and what is no request."""
+        frames: list[Frame] = []
+        at = 0
+        try:
+            while at < len(data):
+                frame, end = _frame(data, at, self.most) if data[at] == 42 else _line(data, at)
+                if frame is None:
+                    if end - at > self.most:
+                        raise FrameError(f"a request has at most {self.most} bytes")
+                    self._rest += data[at:]
+                    self._needed = end - at
+                    break
+                if frame:
+                    frames.append(frame)
+                at = end
+        except FrameError as error:
+            self.error = error
+        return frames
+
+
+def _split(data: bytes) -> list[Frame] | None:
+    """All of `data` as whole frames of short arguments without line ends in them; None if it is anything else."""
+    parts = data.split(b"\r\n")
+    last = len(parts) - 1
+    if parts[last]:
+        return None
+    frames = []
+    at = 0
+    try:
+        while at < last:
+            end = at + 2 * _COUNTS[parts[at]] + 1
+            arguments = parts[at + 2 : end : 2]
+            if [_LENGTHS[len(argument)] for argument in arguments] != parts[at + 1 : end : 2] or end > last:
+                return None
+            frames.append(arguments)
+            at = end
+    except LookupError:
+        return None
+    return frames
+
+
+def _frame(data: bytes, at: int, most: int) -> tuple[Frame | None, int]:
+    """The frame at `at` and where it ends; None, and up to where there has to be more, if it is incomplete."""
+    count, at_argument = _header(data, at, "multibulk")
+    if count is None:
+        return None, at_argument
+    if count > MOST_ARGUMENTS:
+        raise FrameError(f"a request has at most {MOST_ARGUMENTS} arguments")
+    frame = []
+    for _ in range(count):
+        if at_argument >= len(data):
+            return None, at_argument + 1
+        if data[at_argument] != 36:
+            raise FrameError(f"expected '$', got {chr(data[at_argument])!r}")
+        length, start = _header(data, at_argument, "bulk")
+        if length is None:
+            return None, start
+        end = start + length
+        if end + 2 - at > most:
+            raise FrameError(f"a request has at most {most} bytes")
+        if end + 2 > len(data):
+            return None, end + 2
+        if data[end : end + 2] != b"\r\n":
+            raise FrameError("an argument is longer than it says")
+        frame.append(data[start:end])
+        at_argument = end + 2
+    return frame, at_argument
+
+
+def _header(data: bytes, at: int, what: str) -> tuple[int | None, int]:
+    """The number behind a type byte, and where the line ends; None, and where it can end, if it is incomplete."""
+    end = data.find(b"\r\n", at, at + MOST_HEADER)
+    if end < 0:
+        if len(data) - at >= MOST_HEADER:
+            raise FrameError(f"invalid {what} length")
+        return None, len(data) + 1
+    digits = data[at + 1 : end]
+    if not digits.isdigit():
+        raise FrameError(f"invalid {what} length")
+    return int(digits), end + 2
+
+
+def _line(data: bytes, at: int) -> tuple[Frame | None, int]:
+    """The words of a line."""
+    end = data.find(b"\n", at, at + MOST_LINE)
+    if end < 0:
+        if len(data) - at >= MOST_LINE:
+            raise FrameError(f"a line has at most {MOST_LINE} bytes")
+        return None, len(data) + 1
+    words = data[at:end].split()
+    if len(words) > MOST_ARGUMENTS:
+        raise FrameError(f"a request has at most {MOST_ARGUMENTS} arguments")
+    return words, end + 1

@@ -1,0 +1,160 @@
+"""HTTP beside the wire: health, metrics, and the locks as JSON. Read only."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import logging
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
+
+from holdfast.core.names import check_prefix
+from holdfast.core.table import commands
+from holdfast.errors import InvalidRequest
+from holdfast.server import grammar
+from holdfast.server.logins import Logins
+from holdfast.server.metrics import Metrics
+from holdfast.server.service import Service
+from holdfast.server.users import User
+from holdfast.server.wire_error import WireError
+
+log = logging.getLogger("holdfast.server")
+
+MOST_HEAD = 8_192
+MOST_CONNECTIONS = 200
+WITHIN = 10.0
+"""Seconds for a request to arrive and its answer to be taken."""
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request gets."""
+
+    status: int
+    body: bytes
+    form: str = "text/plain; charset=utf-8"
+    extra: str = ""
+
+    def packed(self, with_body: bool) -> bytes:
+        head = (
+            f"HTTP/1.1 {self.status} {REASONS[self.status]}\r\nContent-Type: {self.form}\r\n"
+            f"Content-Length: {len(self.body)}\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
+            f"Connection: close\r\n{self.extra}\r\n"
+        )
+        return head.encode() + (self.body if with_body else b"")
+
+
+def plain(status: int, text: str) -> Answer:
+    return Answer(status, text.encode() + b"\n")
+
+
+def as_json(value: object) -> Answer:
+    return Answer(200, json.dumps(value).encode() + b"\n", "application/json")
+
+
+LOG_IN = Answer(401, b"log in first\n", extra='WWW-Authenticate: Basic realm="holdfast"\r\n')
+
+
+class Http:
+    """Answers one request a connection."""
+
+    def __init__(self, service: Service, logins: Logins) -> None:
+        self.service, self.logins = service, logins
+        self.metrics = Metrics(service)
+        self._open = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, from its first byte to its last."""
+        self._open += 1
+        try:
+            if self._open > MOST_CONNECTIONS:
+                writer.write(plain(503, "too many connections").packed(True))
+                return
+            async with asyncio.timeout(WITHIN):
+                answer, with_body = await self._converse(reader)
+                writer.write(answer.packed(with_body))
+                await writer.drain()
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError) as error:
+            log.debug("http request not finished", extra={"problem": repr(error)})
+        except Exception:
+            log.exception("http request failed")
+        finally:
+            self._open -= 1
+            writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except asyncio.LimitOverrunError:
+            return plain(400, f"a request has at most {MOST_HEAD} bytes before its body"), True
+        first, *lines = head.split("\r\n")
+        parts = first.split(" ")
+        if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+            return plain(400, "this is HTTP/1.1"), True
+        method, target, _ = parts
+        if method not in ("GET", "HEAD"):
+            return plain(405, "this is read only"), True
+        headers = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+        return await self._answer(target, headers.get("authorization", "")), method == "GET"
+
+    async def _answer(self, target: str, authorization: str) -> Answer:
+        url = urlsplit(target)
+        service = self.service
+        if url.path == "/healthz":
+            return plain(200, "alive")
+        if url.path == "/readyz":
+            return self._readiness()
+        if url.path not in ("/metrics", "/v1/locks"):
+            return plain(404, "there are /healthz, /readyz, /metrics and /v1/locks")
+        user = service.users.at_first
+        if service.users.required:
+            found = await self._user(authorization)
+            if found is None:
+                return LOG_IN
+            user = found
+        if url.path == "/metrics":
+            return Answer(200, self.metrics.page(), "text/plain; version=0.0.4; charset=utf-8")
+        await service.settled()
+        return self._locks(user, parse_qs(url.query))
+
+    def _readiness(self) -> Answer:
+        """Whether it takes every kind of command now."""
+        if self.service.stopping:
+            return plain(503, "stopping")
+        if not self.service.store.has_room():
+            return plain(503, "the disk is full: only what frees room is taken")
+        return plain(200, "ready")
+
+    async def _user(self, authorization: str) -> User | None:
+        """Who the header says it is, if the password is right."""
+        scheme, _, encoded = authorization.partition(" ")
+        if scheme.lower() != "basic":
+            return None
+        try:
+            name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+        except ValueError:
+            return None
+        return await self.logins.check(self.service.users, name, password.encode())
+
+    def _locks(self, user: User, query: dict[str, list[str]]) -> Answer:
+        """Every lock in use that the user may read: ?prefix=db/&kind=holdfast.lock&limit=100."""
+        service = self.service
+        try:
+            prefix = check_prefix(query.get("prefix", [""])[0])
+            kind = grammar.kinds(query.get("kind", [grammar.NAMESPACE])[0].encode(), service.limits)
+            most = grammar.positive(query.get("limit", [str(service.limits.list)])[0].encode())
+        except (InvalidRequest, WireError) as error:
+            return plain(400, str(error))
+        most = min(most, service.limits.list)
+        service.begin_turn()
+        found = service.step(commands.List(prefix, kind, most))
+        return as_json([info.as_dict() for info in found if user.may_read(info.name)])

@@ -1,0 +1,59 @@
+"""What a client can make grow, and how far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from holdfast.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on everything that comes from outside. Durations in ms, sizes in bytes."""
+
+    connections: int = 10_000
+    sessions: int = 100_000
+    claims_per_session: int = 100_000
+    waiters_per_lock: int = 100_000
+    watches_per_session: int = 100
+    cells: int = 1_000_000
+    text: int = 1_024
+    """Of a note, owner, thread, app or host."""
+    value: int = 1 << 20
+    """Of a cell."""
+    frame: int = 2 << 20
+    frame_before_login: int = 4_096
+    pipeline: int = 10_000
+    """Requests of one connection that are under way."""
+    output: int = 16 << 20
+    """Replies that a client has not read."""
+    list: int = 10_000
+    """Claims in one answer."""
+    min_ttl: int = 100
+    max_ttl: int = 86_400_000
+    idle: int = 0
+    """How long a connection may say nothing; 0: for ever."""
+    login: int = 10_000
+    """How long a connection may take to log in, where it has to."""
+
+    @classmethod
+    def of(cls, settings: dict[str, Any]) -> Limits:
+        """The defaults with what a configuration says instead. InvalidRequest names what is wrong."""
+        known = {field.name for field in fields(cls)}
+        for name, value in settings.items():
+            if name not in known:
+                raise InvalidRequest(
+                    f"limits.{name}", value, f"there is no such limit; there are {', '.join(sorted(known))}"
+                )
+            least = 0 if name == "idle" else 1
+            if type(value) is not int or value < least:
+                raise InvalidRequest(f"limits.{name}", value, f"a limit is a whole number of at least {least}")
+        limits = cls(**settings)
+        if limits.min_ttl > limits.max_ttl:
+            raise InvalidRequest("limits.min_ttl", limits.min_ttl, f"it is over max_ttl = {limits.max_ttl}")
+        if limits.frame < limits.value + 4096:
+            raise InvalidRequest(
+                "limits.frame", limits.frame, f"a value of {limits.value} bytes has to fit into a frame"
+            )
+        return limits

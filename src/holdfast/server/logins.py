@@ -1,0 +1,158 @@
+"""Who a connection speaks as: AUTH, HELLO, and client certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from holdfast.server import passwords
+from holdfast.server.frames import Frame
+from holdfast.server.grammar import expect
+from holdfast.server.resp import OK, RESP2, RESP3
+from holdfast.server.users import User, Users
+from holdfast.server.wire_error import WireError
+
+if TYPE_CHECKING:
+    from holdfast.server.connection import Connection
+
+log = logging.getLogger("holdfast.server")
+
+DEFAULT = "default"
+WRONG = WireError("WRONGPASS", "invalid username-password pair or user is disabled.")
+MOST_WAITING = 100
+"""Passwords that wait to be checked; more are told to come back."""
+
+
+class Logins:
+    """Checks passwords in one thread beside the loop: 50 ms each must not hold anybody up."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self._remembered = passwords.Remembered()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-passwords")
+        self._waiting = 0
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def auth(self, connection: Connection, frame: Frame) -> bytes | None:
+        """AUTH [user] password."""
+        expect(frame, 2, 3)
+        user = frame[1].decode() if len(frame) == 3 else DEFAULT
+        return self._log_in(connection, user, frame[-1], hello=False)
+
+    def hello(self, connection: Connection, frame: Frame) -> bytes | None:
+        """HELLO [2 or 3] [AUTH user password] [SETNAME name]."""
+        version, login, name, at = connection.resp.version, None, None, 2
+        if len(frame) > 1:
+            if frame[1] not in (b"2", b"3"):
+                raise WireError("NOPROTO", "unsupported protocol version")
+            version = int(frame[1])
+        while at < len(frame):
+            word = frame[at].upper()
+            if word == b"AUTH" and at + 2 < len(frame):
+                login, at = (frame[at + 1].decode(), frame[at + 2]), at + 3
+            elif word == b"SETNAME" and at + 1 < len(frame):
+                name, at = frame[at + 1].decode(), at + 2
+            else:
+                raise WireError("ERR", "Syntax error in HELLO option")
+        if login is None and connection.allowed is connection.commands.before_login:
+            raise WireError("NOAUTH", "HELLO must be called with the client already authenticated, or with AUTH")
+        if name is not None:
+            connection.name = name[:100]
+        if login is not None:
+            connection.proposed = RESP3 if version == 3 else RESP2
+            return self._log_in(connection, *login, hello=True)
+        connection.resp = RESP3 if version == 3 else RESP2
+        return self.greeting(connection)
+
+    def greeting(self, connection: Connection) -> bytes:
+        """What HELLO answers."""
+        return connection.resp.encode({
+            "server": "holdfast", "version": self.version, "proto": connection.resp.version, "id": connection.id,
+            "mode": "standalone", "role": "master", "modules": [],
+        })  # fmt: skip
+
+    def by_certificate(self, connection: Connection, tls: Any) -> None:
+        """Log in whoever the connection's certificate names, if there is such a user."""
+        certificate = tls.getpeercert() or {}
+        names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+        for name in names:
+            user = connection.service.users.by_certificate.get(name)
+            if user is not None:
+                self._enter(connection, user)
+
+    def _enter(self, connection: Connection, user: User) -> None:
+        connection.user = user
+        connection.logged_in()
+
+    def _log_in(self, connection: Connection, name: str, password: bytes, hello: bool) -> bytes | None:
+        users = connection.service.users
+        if not users.required:
+            if hello and name == DEFAULT:
+                connection.resp = connection.proposed
+                return self.greeting(connection)
+            raise WireError("ERR", "AUTH called without any password configured for the default user.")
+        user = users.by_name.get(name)
+        if user is not None and user.password and self._remembered.knows(password, user.password):
+            return self._entered(connection, user, hello)
+        if self._waiting >= MOST_WAITING:
+            raise WireError("HFLIMIT", f"{MOST_WAITING} logins are being checked: come back in a moment")
+        self._waiting += 1
+        connection.hold()
+        protected = user.password if user is not None and user.password else None
+        work = connection.service.loop.run_in_executor(
+            self._thread, lambda: passwords.fits(password, protected or passwords.decoy()) and protected is not None
+        )
+        work.add_done_callback(lambda done: self._checked(done, connection, name, password, protected, hello))
+        return None
+
+    def _checked(
+        self,
+        done: asyncio.Future[bool],
+        connection: Connection,
+        name: str,
+        password: bytes,
+        protected: str | None,
+        hello: bool,
+    ) -> None:
+        """A password was checked. Nothing counts that changed meanwhile."""
+        self._waiting -= 1
+        if done.cancelled() or connection.closing:
+            return
+        user = connection.service.users.by_name.get(name)
+        if done.result() and user is not None and user.password == protected:
+            self._remembered.add(password, user.password)
+            connection.answer(self._entered(connection, user, hello))
+        else:
+            connection.service.tally.logins_refused += 1
+            log.warning("login refused", extra={"peer": connection.peer, "user": name[:100]})
+            connection.answer(connection.error(WRONG))
+
+    async def check(self, users: Users, name: str, password: bytes) -> User | None:
+        """The user of this name, if this is the password."""
+        user = users.by_name.get(name)
+        protected = user.password if user is not None and user.password else None
+        if user is not None and protected is not None and self._remembered.knows(password, protected):
+            return user
+        if self._waiting >= MOST_WAITING:
+            return None
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            right = await loop.run_in_executor(self._thread, passwords.fits, password, protected or passwords.decoy())
+        finally:
+            self._waiting -= 1
+        if user is None or protected is None or not right:
+            return None
+        self._remembered.add(password, protected)
+        return user
+
+    def _entered(self, connection: Connection, user: User, hello: bool) -> bytes:
+        self._enter(connection, user)
+        if not hello:
+            return OK
+        connection.resp = connection.proposed
+        return self.greeting(connection)

@@ -1,0 +1,150 @@
+"""HF.INSPECT, HF.LIST, HF.BREAK, HF.WATCH, HF.CELLWATCH, HF.FETCH, HF.UNWATCH."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.core.table import cells, commands
+from holdfast.server import answers, grammar
+from holdfast.server.frames import Frame
+from holdfast.server.resp import OK
+from holdfast.server.session_commands import own_session
+from holdfast.server.wire_error import LimitReached, WireError
+
+if TYPE_CHECKING:
+    from holdfast.server.connection import Connection
+
+log = logging.getLogger("holdfast.server")
+
+KIND: grammar.Options = {b"KIND": ("kind", grammar.kind)}
+KINDS: grammar.Options = {b"KIND": ("kind", grammar.kinds)}
+LIST: grammar.Options = {**KINDS, b"COUNT": ("count", grammar.positive)}
+BREAK: grammar.Options = {**KIND, b"FORCE": ("force", None)}
+FETCH: grammar.Options = {b"WAIT": ("wait", grammar.milliseconds)}
+
+
+def readable(connection: Connection, prefix: str) -> str:
+    """The prefix, if everything that it shows may be read."""
+    if not connection.user.may_read(prefix):
+        raise WireError("NOPERM", f"no right to read {prefix!r}")
+    return prefix
+
+
+def inspect(connection: Connection, frame: Frame) -> bytes:
+    """HF.INSPECT name [KIND kind]."""
+    grammar.expect(frame, 2, 4)
+    name = readable(connection, grammar.name(frame[1]))
+    options = grammar.options(frame, 2, KIND, connection.service.limits)
+    info = connection.service.step(commands.Inspect(options.get("kind", grammar.LOCK), name))
+    return connection.resp.encode(answers.lock(info))
+
+
+def list_locks(connection: Connection, frame: Frame) -> bytes:
+    """HF.LIST [prefix] [KIND kind] [COUNT n]. Shows what the user may read."""
+    service = connection.service
+    with_prefix = len(frame) % 2 == 0
+    prefix = grammar.prefix(frame[1]) if with_prefix else ""
+    options = grammar.options(frame, 2 if with_prefix else 1, LIST, service.limits)
+    most = min(options.get("count", service.limits.list), service.limits.list)
+    found = service.step(commands.List(prefix, options.get("kind", grammar.NAMESPACE), most + 1))
+    claims = sum(len(info.holders) + len(info.waiters) for info in found)
+    if claims > most:
+        # The one too many says that there are others; its lock is shown without it, or not at all.
+        found = found[:-1] or found
+    shown = [answers.lock(info) for info in found if connection.user.may_read(info.name)]
+    return connection.resp.encode(["locks", int(claims > most), shown])
+
+
+def break_lock(connection: Connection, frame: Frame) -> bytes:
+    """HF.BREAK name [KIND kind] [FORCE]."""
+    grammar.expect(frame, 2, 5)
+    service = connection.service
+    name = grammar.name(frame[1])
+    if not name.startswith(connection.user.breaks):
+        raise WireError("NOPERM", f"no right to break {name!r}")
+    options = grammar.options(frame, 2, BREAK, service.limits)
+    kind, force = options.get("kind", grammar.LOCK), options.get("force", False)
+    told = service.step(commands.Break(kind, name, force))
+    service.tally.broken += len(told.claims)
+    for id_ in told.claims:
+        row = service.table.rows.get(id_)
+        if row is not None:
+            service.expect_death(row.dies_at)
+    log.info(
+        "lock broken",
+        extra={"lock": name, "kind": kind, "force": force, "user": connection.user.name, "claims": len(told.claims)},
+    )
+    return answers.encode(told, connection.resp, connection.user)
+
+
+def subscribe(connection: Connection, session: str, watch: str, kind: str, prefix: str) -> bytes:
+    """Begin a watch, if there is room for another."""
+    service = connection.service
+    most = service.limits.watches_per_session
+    if (session, watch) not in service.table.watches and sum(
+        key[0] == session for key in service.table.watches
+    ) >= most:
+        raise LimitReached("watches_per_session", most, "HF.UNWATCH one first")
+    service.need_room()
+    reply = service.step(commands.Subscribe(session, watch, kind, prefix))
+    return answers.encode(reply, connection.resp, connection.user)
+
+
+def watch(connection: Connection, frame: Frame) -> bytes:
+    """HF.WATCH session watch prefix [KIND kind]."""
+    grammar.expect(frame, 4, 6)
+    session, id_ = own_session(connection, frame[1]), grammar.watch_id(frame[2])
+    prefix = readable(connection, grammar.prefix(frame[3]))
+    options = grammar.options(frame, 4, KINDS, connection.service.limits)
+    return subscribe(connection, session, id_, options.get("kind", grammar.NAMESPACE), prefix)
+
+
+def cell_watch(connection: Connection, frame: Frame) -> bytes:
+    """HF.CELLWATCH session watch name [KIND kind]."""
+    grammar.expect(frame, 4, 6)
+    session, id_ = own_session(connection, frame[1]), grammar.watch_id(frame[2])
+    name = readable(connection, grammar.name(frame[3]))
+    options = grammar.options(frame, 4, KIND, connection.service.limits)
+    return subscribe(connection, session, id_, cells.watch_kind(options.get("kind", grammar.CELL)), name)
+
+
+def fetch(connection: Connection, frame: Frame) -> bytes | None:
+    """HF.FETCH session watch after [WAIT ms]."""
+    grammar.expect(frame, 4, 6)
+    service = connection.service
+    session, id_ = own_session(connection, frame[1]), grammar.watch_id(frame[2])
+    after = grammar.whole(frame[3])
+    wait = grammar.options(frame, 4, FETCH, service.limits).get("wait", 0.0)
+    subject = service.table.watches.get((session, id_))
+    if subject is not None:
+        readable(connection, subject.prefix)
+    reply = service.step(commands.Fetch(session, id_, after))
+    if wait and isinstance(reply, commands.Letters) and not reply.events:
+        service.fetch_now(session, id_)
+        service.waits.fetch(session, id_, after, wait, connection)
+        connection.hold()
+        return None
+    return answers.encode(reply, connection.resp, connection.user)
+
+
+def unwatch(connection: Connection, frame: Frame) -> bytes:
+    """HF.UNWATCH session watch."""
+    grammar.expect(frame, 3, 3)
+    service = connection.service
+    session, id_ = own_session(connection, frame[1]), grammar.watch_id(frame[2])
+    if (session, id_) in service.table.watches:
+        service.step(commands.Unsubscribe(session, id_))
+        service.fetch_now(session, id_)
+    return OK
+
+
+COMMANDS = {
+    b"HF.INSPECT": inspect,
+    b"HF.LIST": list_locks,
+    b"HF.BREAK": break_lock,
+    b"HF.WATCH": watch,
+    b"HF.CELLWATCH": cell_watch,
+    b"HF.FETCH": fetch,
+    b"HF.UNWATCH": unwatch,
+}

@@ -1,0 +1,196 @@
+"""The server's process: listens, reloads on SIGHUP, and ends in order on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import secrets
+import signal
+import ssl
+from collections.abc import Callable
+from importlib.metadata import version
+
+from holdfast.errors import HoldfastError
+from holdfast.server import logs
+from holdfast.server.addresses import Address
+from holdfast.server.connection import Connection
+from holdfast.server.dispatch import Commands
+from holdfast.server.http import MOST_HEAD, Http
+from holdfast.server.logins import Logins
+from holdfast.server.service import About, Service
+from holdfast.server.settings import Settings
+from holdfast.server.stores import open_store
+
+log = logging.getLogger("holdfast.server")
+
+COME_BACK_MS = 1_000
+"""When a client may try again after a stop."""
+LINGER = 2.0
+"""Seconds for clients to take their last replies when the server stops."""
+HIGH_WATER = 1 << 20
+"""Bytes that a client has not read, from which on nothing more is read from it."""
+
+
+class Process:
+    """One server, from its first line of log to its last."""
+
+    def __init__(self, settings: Settings, reread: Callable[[], Settings]) -> None:
+        self.settings, self._reread = settings, reread
+        self.loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self.loop.create_future()
+        """Done when it is to stop; with an error if it has to."""
+        self._contexts: list[tuple[ssl.SSLContext, bool]] = []
+        self._servers: list[asyncio.Server] = []
+        store, scheme, durable = open_store(settings.store)
+        about = About(version("holdfast"), secrets.token_hex(6), scheme, durable)
+        self.store = store
+        self.service = Service(store, self.loop, settings.limits, settings.users, about, self._broken)
+        self.logins = Logins(about.version)
+        self.commands = Commands(self.logins)
+
+    async def run(self) -> None:
+        """Serve until told to stop."""
+        raise_file_limit()
+        try:
+            await self._listen()
+            self.loop.add_signal_handler(signal.SIGTERM, self.stop)
+            self.loop.add_signal_handler(signal.SIGINT, self.stop)
+            self.loop.add_signal_handler(signal.SIGHUP, self.reload)
+            about = self.service.about
+            log.info(
+                "listening",
+                extra={
+                    "addresses": [str(address) for address in self.addresses],
+                    "http": None if self.settings.http is None else str(self.settings.http),
+                    "store": self.store.address,
+                    "durable": about.durable,
+                    "tls": self.settings.tls is not None,
+                    "users": len(self.settings.users.by_name),
+                    "sessions": len(self.service.table.sessions),
+                    "claims": len(self.service.table.rows),
+                },
+            )
+            if not about.durable:
+                log.warning("not durable: every lock is forgotten when this process ends")
+            ticking = self.loop.create_task(self._tick())
+            try:
+                await self.over
+            finally:
+                ticking.cancel()
+            await self._stop()
+        finally:
+            self._abort()
+            self.store.close()
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens."""
+        listening = self._servers[: len(self.settings.listen)]
+        names = [socket.getsockname() for server in listening for socket in server.sockets]
+        return [str(Address(*name[:2])) for name in names]
+
+    async def _listen(self) -> None:
+        settings = self.settings
+        for host, port in settings.listen:
+            tls = self._context(with_clients=True)
+            patience = None if tls is None else settings.limits.login / 1000
+            server = await self.loop.create_server(
+                self._connection, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=patience
+            )
+            self._servers.append(server)
+        if settings.http is not None:
+            http = Http(self.service, self.logins)
+            tls = self._context(with_clients=False)
+            self._servers.append(await asyncio.start_server(http.serve, *settings.http, limit=MOST_HEAD, ssl=tls))
+
+    def _context(self, with_clients: bool) -> ssl.SSLContext | None:
+        if self.settings.tls is None:
+            return None
+        context = self.settings.tls.context(with_clients)
+        self._contexts.append((context, with_clients))
+        return context
+
+    def _connection(self) -> Connection:
+        return Connection(self.service, self.commands)
+
+    async def _tick(self) -> None:
+        """Close connections that say nothing, or do not log in."""
+        while True:
+            await asyncio.sleep(1.0)
+            limits, now = self.service.limits, self.loop.time()
+            for one in list(self.service.connections):
+                late = one.allowed is self.commands.before_login and now - one.began > limits.login / 1000
+                if late or (limits.idle and now - one.heard > limits.idle / 1000 and not one.held):
+                    log.info("connection closed", extra={"peer": one.peer, "reason": "no login" if late else "idle"})
+                    one.abort()
+
+    def stop(self) -> None:
+        """Stop in order."""
+        if not self.over.done():
+            self.over.set_result(None)
+
+    def _broken(self, error: Exception) -> None:
+        """The store cannot be trusted any more: answer nobody, end."""
+        log.critical("the store failed, stopping", extra={"problem": str(error)}, exc_info=error)
+        self._abort()
+        if not self.over.done():
+            self.over.set_exception(error)
+
+    def reload(self) -> None:
+        """Take over what the configuration says now: users, limits, certificates, the log."""
+        try:
+            new = self._reread()
+            if new.tls is not None:
+                for context, with_clients in self._contexts:
+                    new.tls.load(context, with_clients)
+        except HoldfastError as error:
+            log.error("configuration not reloaded", extra={"problem": str(error)})
+            return
+        for name in new.needs_restart(self.settings):
+            log.warning("a changed setting needs a restart", extra={"setting": name})
+        logs.set_up(new.log_format, new.log_level)
+        self.service.limits, self.service.users = new.limits, new.users
+        for one in list(self.service.connections):
+            user = new.users.by_name.get(one.user.name)
+            if user is not None and user.password == one.user.password and user.certificate == one.user.certificate:
+                one.user = user
+            elif one.user.name or new.users.required:
+                # Its user is gone or has another password now, or there were none and now one has to log in.
+                one.abort()
+        log.info("configuration reloaded", extra={"users": len(new.users.by_name)})
+
+    async def _stop(self) -> None:
+        """Finish what was begun, tell clients to come back, and let them take their replies."""
+        log.info("stopping")
+        for server in self._servers:
+            server.close()
+        self.service.stop(COME_BACK_MS)
+        await self.service.batches.finish()
+        for one in list(self.service.connections):
+            one.close_after_output()
+        if self.service.connections:
+            self.service.alone = asyncio.Event()
+            waiting = self.loop.create_task(self.service.alone.wait())
+            await asyncio.wait([waiting], timeout=LINGER)
+            waiting.cancel()
+        log.info("stopped")
+
+    def _abort(self) -> None:
+        for server in self._servers:
+            server.close()
+        for one in list(self.service.connections):
+            one.abort()
+        self.logins.close()
+
+
+def raise_file_limit() -> None:
+    """As many open files as this process may have: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
+    """Run a server until it is told to stop; raises what made it stop by itself."""
+    await Process(settings, reread).run()

@@ -1,0 +1,175 @@
+"""Commands of Redis that its clients send by themselves, or that people expect."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.server.frames import Frame
+from holdfast.server.grammar import expect
+from holdfast.server.resp import OK, RESP2, status
+from holdfast.server.wire_error import WireError
+
+if TYPE_CHECKING:
+    from holdfast.server.connection import Connection
+
+PONG = status("PONG")
+MOST_NAME = 100
+
+
+def ping(connection: Connection, frame: Frame) -> bytes:
+    """PING [text]."""
+    if len(frame) == 1:
+        return PONG
+    expect(frame, 1, 2)
+    return connection.resp.encode(frame[1])
+
+
+def echo(connection: Connection, frame: Frame) -> bytes:
+    """ECHO text."""
+    expect(frame, 2, 2)
+    return connection.resp.encode(frame[1])
+
+
+def select(connection: Connection, frame: Frame) -> bytes:
+    """SELECT 0: there is one database."""
+    expect(frame, 2, 2)
+    if frame[1] != b"0":
+        raise WireError("ERR", "DB index is out of range")
+    return OK
+
+
+def quit_(connection: Connection, frame: Frame) -> bytes:
+    """QUIT."""
+    connection.service.loop.call_soon(connection.close_after_output)
+    return OK
+
+
+def reset(connection: Connection, frame: Frame) -> bytes:
+    """RESET: as after connecting. Logged out, too, where there are users."""
+    service = connection.service
+    service.attachments.detach(connection)
+    connection.resp, connection.name, connection.quiet = RESP2, "", False
+    connection.user = service.users.at_first
+    if service.users.required:
+        connection.allowed = connection.commands.before_login
+    return status("RESET")
+
+
+def config(connection: Connection, frame: Frame) -> bytes:
+    """CONFIG GET name: there is nothing to get, but tools ask."""
+    if len(frame) < 3 or frame[1].upper() != b"GET":
+        raise WireError("ERR", "the configuration is a file, read again on SIGHUP")
+    return connection.resp.encode(dict.fromkeys(frame[2:], ""))
+
+
+def describe(connection: Connection) -> str:
+    """A connection in the form of CLIENT LIST."""
+    age = int(connection.service.loop.time() - connection.began)
+    idle = int(connection.service.loop.time() - connection.heard)
+    return (
+        f"id={connection.id} addr={connection.peer} name={connection.name} age={age} idle={idle} "
+        f"user={connection.user.name or 'default'} resp={connection.resp.version} "
+        f"session={connection.session} side={int(connection.side)}"
+    )
+
+
+def client(connection: Connection, frame: Frame) -> bytes:
+    """CLIENT ID | GETNAME | SETNAME name | SETINFO key value | INFO | LIST | NO-EVICT | NO-TOUCH."""
+    expect(frame, 2, 8)
+    what = frame[1].upper()
+    if what == b"ID":
+        return connection.resp.encode(connection.id)
+    if what == b"GETNAME":
+        return connection.resp.encode(connection.name or None)
+    if what == b"SETNAME":
+        expect(frame, 3, 3)
+        connection.name = frame[2].decode()[:MOST_NAME]
+        if any(letter <= " " for letter in connection.name):
+            connection.name = ""
+            raise WireError("ERR", "Client names cannot contain spaces, newlines or special characters.")
+        return OK
+    if what in (b"SETINFO", b"NO-EVICT", b"NO-TOUCH"):
+        return OK
+    if what == b"INFO":
+        return connection.resp.encode(describe(connection) + "\n")
+    if what == b"LIST":
+        # Others are shown to those who may break everything: operators.
+        shown = connection.service.connections if "" in connection.user.breaks else [connection]
+        return connection.resp.encode("".join(describe(one) + "\n" for one in shown))
+    raise WireError("ERR", f"Unknown subcommand '{frame[1][:40].decode(errors='replace')}' of CLIENT")
+
+
+def command(connection: Connection, frame: Frame) -> bytes:
+    """COMMAND [COUNT | LIST | INFO [name ...] | DOCS [name ...]]."""
+    names = sorted(connection.commands.all)
+    what = frame[1].upper() if len(frame) > 1 else b"INFO"
+    asked = [name.upper() for name in frame[2:]] or names
+    if what == b"COUNT":
+        return connection.resp.encode(len(names))
+    if what == b"LIST":
+        return connection.resp.encode([name.lower() for name in names])
+    if what == b"INFO":
+        # Name, arity (at least the command itself), flags, first and last key, step: no keys, so no slots.
+        found: list[Any] = [[n.lower(), -1, ["fast"], 0, 0, 0] if n in connection.commands.all else None for n in asked]
+        return connection.resp.encode(found)
+    if what == b"DOCS":
+        docs = {}
+        for name in asked:
+            carry = connection.commands.all.get(name)
+            if carry is not None:
+                lines = (carry.__doc__ or "").strip().splitlines()
+                docs[name.lower()] = {"summary": lines[0] if lines else "", "group": "holdfast"}
+        return connection.resp.encode(docs)
+    raise WireError("ERR", "Unknown subcommand of COMMAND")
+
+
+def info(connection: Connection, frame: Frame) -> bytes:
+    """INFO [section]."""
+    service = connection.service
+    table, tally, about = service.table, service.tally, service.about
+    figures = service.store.figures()
+    lines = [
+        "# Server",
+        f"holdfast_version:{about.version}",
+        # Clients wait for `loading:0`, and some read a version of Redis.
+        "redis_version:7.0.0",
+        "redis_mode:standalone",
+        f"instance:{about.instance}",
+        f"uptime_in_seconds:{int(service.uptime())}",
+        "loading:0",
+        "# Clients",
+        f"connected_clients:{len(service.connections)}",
+        f"blocked_clients:{sum(one.held for one in service.connections)}",
+        "# Locks",
+        f"sessions:{len(table.sessions)}",
+        f"claims:{len(table.rows)}",
+        f"waiting:{sum(map(len, table.waiting_of.values()))}",
+        f"cells:{len(table.cells)}",
+        "# Stats",
+        f"total_commands_processed:{tally.commands}",
+        f"total_connections_received:{tally.connections}",
+        f"grants:{tally.grants}",
+        f"expiries:{tally.expiries}",
+        f"deadlocks:{tally.deadlocks}",
+        "# Persistence",
+        f"store:{about.store}",
+        f"durable:{int(about.durable)}",
+        f"batches:{figures.batches}",
+        f"store_bytes:{figures.file_bytes}",
+        "# Replication",
+        "role:master",
+    ]
+    return connection.resp.encode("\r\n".join(lines) + "\r\n")
+
+
+COMMANDS = {
+    b"PING": ping,
+    b"ECHO": echo,
+    b"SELECT": select,
+    b"QUIT": quit_,
+    b"RESET": reset,
+    b"CONFIG": config,
+    b"CLIENT": client,
+    b"COMMAND": command,
+    b"INFO": info,
+}

@@ -1,0 +1,282 @@
+"""The lock table as a service: runs commands on it, tells who is concerned, and clears away the dead."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.table import commands
+from holdfast.core.table.changes import Change, DropRow, DropSession
+from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
+from holdfast.core.table.lines import granted
+from holdfast.core.table.machine import begin
+from holdfast.core.table.questions import Question
+from holdfast.core.table.rows import Row
+from holdfast.core.table.step import Step
+from holdfast.model import Claim, Gone, Refused
+from holdfast.server import answers
+from holdfast.server.attachments import Attachments
+from holdfast.server.batches import Batches
+from holdfast.server.deaths import NEVER, Deaths
+from holdfast.server.limits import Limits
+from holdfast.server.resp import OVER
+from holdfast.server.store import Store, StoreFull
+from holdfast.server.tally import Tally
+from holdfast.server.users import Users
+from holdfast.server.waits import Waits
+from holdfast.server.wire_error import WireError
+
+if TYPE_CHECKING:
+    from holdfast.server.connection import Connection
+
+log = logging.getLogger("holdfast.server")
+
+STOPPING = WireError("HFSTOPPING", "the server is stopping: come back in a moment")
+WAITED = "its wait is over"
+Answer = Callable[[Question, float], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Who this server is."""
+
+    version: str
+    instance: str
+    """Another one after every start."""
+    store: str
+    """The scheme of its store."""
+    durable: bool
+
+
+class Service:
+    """One table, all who use it, and the store behind it."""
+
+    def __init__(
+        self,
+        store: Store,
+        loop: asyncio.AbstractEventLoop,
+        limits: Limits,
+        users: Users,
+        about: About,
+        broken: Callable[[Exception], None],
+    ) -> None:
+        self.store, self.loop, self.limits, self.users = store, loop, limits, users
+        self.about = about
+        self.started = time.monotonic()
+        self.tally = Tally()
+        self.connections: set[Connection] = set()
+        self.attachments = Attachments()
+        self.waits = Waits(loop, self.wait_over, self.fetch_now)
+        self.batches = Batches(store, loop, self.tally, self._refused, broken)
+        self.stopping = False
+        self.alone: asyncio.Event | None = None
+        """Set, where somebody waits for it, when the last connection has ended."""
+        self.now = self.wall = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._load()
+
+    def _load(self) -> None:
+        self.table = self.store.load()
+        self.deaths = Deaths(self.table)
+        self.deaths.look()
+        self._arm()
+
+    def _refused(self, error: StoreFull) -> None:
+        """A batch was not kept: go back to what was."""
+        log.warning("batch refused, loading the table again", extra={"problem": str(error)})
+        self.tally.refused_batches += 1
+        self._load()
+        for session in self.attachments.sessions():
+            if session not in self.table.sessions:
+                self.end_session(session, "it was not kept: the disk is full")
+
+    def uptime(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    async def settled(self) -> None:
+        """Return when nothing is in the table that is not kept: for those who read outside a connection."""
+        while self.batches.urgent or not self.batches.idle.is_set():
+            self.batches.gather()
+            await asyncio.sleep(0)
+            await self.batches.idle.wait()
+
+    def stop(self, come_back_ms: int) -> None:
+        """Take no more commands, and tell those who wait to come back."""
+        self.stopping = True
+        self.batches.gather()
+        for connection in list(self.connections):
+            connection.allowed = {}
+            if connection.held:
+                self.waits.ended(connection)
+                connection.answer(connection.error(STOPPING))
+            connection.push("hf.bye", come_back_ms)
+
+    # Time
+
+    def begin_turn(self) -> float:
+        """The time for the commands that come now. Whoever has died is taken out first, in the same batch:
+        nobody is granted what a dead one held while the store could still bring it back to life."""
+        self.now, self.wall = self.store.now(), time.time()
+        self.batches.gather()
+        if self.now >= self.deaths.due:
+            self.sweep()
+        return self.now
+
+    def sweep(self) -> None:
+        """Clear away a bounded number of the dead."""
+        done, changes = self.run(commands.Sweep(), self.table.answer)
+        self.batches.urgent = self.batches.urgent or bool(changes)
+        for change in changes:
+            if type(change) is DropRow:
+                self.tally.expired(change.row)
+                self.waits.forget(change.row.id)
+            elif type(change) is DropSession:
+                log.info("session ended", extra={"session": change.session})
+                self.end_session(change.session, "it ran out, or was closed")
+        if done.more:
+            self.deaths.due = self.now
+        else:
+            self.deaths.look()
+        self._arm()
+
+    def _arm(self) -> None:
+        """See to it that the next death is noticed even if nobody says anything."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        due = self.deaths.due
+        self._alarm = None if due == NEVER else self.loop.call_later(max(0.0, due - self.store.now()), self._wake)
+
+    def _wake(self) -> None:
+        self.begin_turn()
+        if self.now < self.deaths.due:
+            self._arm()
+
+    def expect_death(self, moment: float | None) -> None:
+        """A session or claim may die then."""
+        if moment is not None and moment < self.deaths.due:
+            self.deaths.expect(moment)
+            self._arm()
+
+    # Commands
+
+    def step(self, command: Command) -> Any:
+        """Run one command of a client; its reply may go out with this batch."""
+        reply, changes = self.run(command, self.deaths.answer)
+        if changes:
+            self.batches.urgent = True
+        return reply
+
+    def step_lazily(self, command: Command) -> Any:
+        """The same for a heartbeat: what it changes is kept with the next batch, whenever that is."""
+        return self.run(command, self.deaths.answer)[0]
+
+    def run(self, command: Command, answer: Answer) -> tuple[Any, list[Change]]:
+        """Drive a step of the table. If it fails half-way, store and table still agree on what was done."""
+        now = self.now
+        put = self.table.put
+        step, generator = begin(command, now, self.wall)
+        changes = step.changes
+        done = 0
+        try:
+            question = next(generator)
+            while True:
+                if done < len(changes):
+                    for change in changes[done:]:
+                        put(change)
+                    done = len(changes)
+                question = generator.send(answer(question, now))
+        except StopIteration as stop:
+            for change in changes[done:] if done else changes:
+                put(change)
+            self.batches.changes += changes
+            for notice in step.notices:
+                self.tell(notice)
+            return stop.value, changes
+        except BaseException:
+            self.batches.changes += changes[:done]
+            self.batches.urgent = True
+            raise
+
+    def need_room(self) -> None:
+        """Refuse what makes the store grow while it cannot."""
+        if not self.store.has_room():
+            raise WireError("HFFULL", "the disk is full: only what frees room is taken, try again later")
+
+    # Those who are concerned
+
+    def tell(self, notice: Notice) -> None:
+        """Tell a session what happened to its claim or watch, by a reply that waits for it or by a push."""
+        subject = notice.subject
+        if notice.what == LETTER:
+            if not self.fetch_now(notice.session, subject):
+                self.push(notice.session, "hf.letter", notice.session, subject)
+            return
+        blocked = self.waits.decided(subject)
+        if notice.what == GRANTED:
+            row = self.table.rows[subject]
+            self.expect_death(row.dies_at)
+            self.tally.granted_from_line(self.waits.since(subject), self.now)
+            reply = granted(Step(self.now, self.wall, 1), row)
+            if blocked is not None:
+                blocked.answer(answers.encode(reply, blocked.resp, blocked.user, blocked.chosen))
+            else:
+                self.push(notice.session, "hf.granted", subject, *answers.granted(reply))
+            return
+        assert notice.what == GONE
+        stone = self.table.tombstones.get(notice.session, {}).get(subject)
+        self.gone(notice.session, subject, stone.reason if stone else "it is no longer held", blocked)
+
+    def gone(self, session: str, claim_id: str, reason: str, blocked: Connection | None) -> None:
+        """Say that a claim is no longer there."""
+        if blocked is not None:
+            blocked.answer(answers.encode(Gone(reason), blocked.resp, blocked.user))
+        else:
+            self.push(session, "hf.gone", claim_id, reason)
+
+    def push(self, session: str, *parts: Any) -> None:
+        """Say something to the connections of a session."""
+        for connection in self.attachments.of(session):
+            connection.push(*parts)
+
+    def end_session(self, session: str, reason: str) -> None:
+        """The session is no more: nobody speaks for it, and whoever waits under it is told."""
+        for connection in self.attachments.end(session):
+            if self.waits.ended(connection):
+                connection.answer(OVER)
+            connection.push("hf.over", session, reason)
+
+    def wait_over(self, claim_id: str) -> None:
+        """A claim has stood in line for as long as it wanted."""
+        self.begin_turn()
+        row: Row | None = self.table.rows.get(claim_id)
+        blocked = self.waits.decided(claim_id)
+        if row is None or row.token is not None:
+            return
+        place = self.step(commands.Look(row.claim))
+        self.withdraw(row.claim)
+        if blocked is not None:
+            blocker = getattr(place, "blocker", None)
+            blocked.answer(answers.encode(Refused(blocker), blocked.resp, blocked.user))
+        else:
+            self.gone(row.claim.session, claim_id, WAITED, None)
+
+    def fetch_now(self, session: str, watch: str) -> bool:
+        """Answer who waits for events of this watch, with what there is; whether somebody does."""
+        waiting = self.waits.letter(session, watch)
+        if waiting is None:
+            return False
+        connection, after = waiting
+        self.batches.gather()
+        letters = self.step(commands.Fetch(session, watch, after))
+        connection.answer(answers.encode(letters, connection.resp, connection.user))
+        return True
+
+    def withdraw(self, claim: Claim, unanswered: bool = False) -> Any:
+        """Take a claim out, whatever became of it."""
+        self.waits.forget(claim.id)
+        return self.step(commands.Leave(claim, unanswered))

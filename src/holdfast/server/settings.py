@@ -1,0 +1,100 @@
+"""What the server is told: by a configuration file, and by the command line, which wins."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from holdfast.errors import InvalidRequest
+from holdfast.server import addresses
+from holdfast.server.addresses import Address
+from holdfast.server.limits import Limits
+from holdfast.server.tls import TlsFiles
+from holdfast.server.users import Users
+
+LogForm = Literal["auto", "text", "json"]
+KNOWN = frozenset({"listen", "store", "http", "insecure", "log_format", "log_level", "tls", "limits", "users"})
+LOG_FORMATS = ("auto", "text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+DEFAULT_LISTEN = (Address("127.0.0.1", addresses.DEFAULT_PORT),)
+DEFAULT_STORE = "sqlite:///holdfast-server.db"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A valid configuration."""
+
+    listen: tuple[Address, ...] = DEFAULT_LISTEN
+    store: str = DEFAULT_STORE
+    http: Address | None = None
+    insecure: bool = False
+    log_format: str = "auto"
+    log_level: str = "info"
+    tls: TlsFiles | None = None
+    limits: Limits = field(default_factory=Limits)
+    users: Users = field(default_factory=Users)
+
+    def __post_init__(self) -> None:
+        public = [address for address in (*self.listen, self.http) if address is not None and not address.local]
+        known = self.users.required or (self.tls is not None and bool(self.tls.client_ca))
+        if public and not known and not self.insecure:
+            raise InvalidRequest(
+                "listen",
+                str(public[0]),
+                "others can reach this address, and everybody could take and break locks: configure users or client "
+                "certificates, or say --insecure if the network is yours alone",
+            )
+
+    def needs_restart(self, other: Settings) -> list[str]:
+        """What differs and is not taken over by a running server."""
+        names = ("listen", "store", "http")
+        found = [name for name in names if getattr(self, name) != getattr(other, name)]
+        return found + (["tls (on or off)"] if (self.tls is None) != (other.tls is None) else [])
+
+
+def read(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
+    """The configuration in a file, with what the command line says instead. InvalidRequest names what is wrong."""
+    found: dict[str, Any] = {}
+    if path is not None:
+        try:
+            found = tomllib.loads(path.read_text())
+        except OSError as error:
+            raise InvalidRequest("config", str(path), f"it cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidRequest("config", str(path), f"it is not TOML: {error}") from error
+    found.update(overrides)
+    return parse(found)
+
+
+def parse(found: Mapping[str, Any]) -> Settings:
+    """Settings out of plain data."""
+    for key in found:
+        if key not in KNOWN:
+            raise InvalidRequest("config", key, f"there is no such setting; there are {', '.join(sorted(KNOWN))}")
+    for key in ("tls", "limits", "users"):
+        if not isinstance(found.get(key, {}), dict):
+            raise InvalidRequest(key, found[key], "it is a table")
+    listen = found.get("listen", [])
+    listen = [listen] if isinstance(listen, str) else listen
+    if not isinstance(listen, list):
+        raise InvalidRequest("listen", listen, "it is an address or a list of them")
+    text = {key: found[key] for key in ("store", "log_format", "log_level") if key in found}
+    for key, value in text.items():
+        allowed = {"log_format": LOG_FORMATS, "log_level": LOG_LEVELS}.get(key)
+        if not isinstance(value, str) or (allowed is not None and value not in allowed):
+            raise InvalidRequest(key, value, f"it is one of {', '.join(allowed)}" if allowed else "it is a URL")
+    insecure = found.get("insecure", False)
+    if not isinstance(insecure, bool):
+        raise InvalidRequest("insecure", insecure, "it is true or false")
+    return Settings(
+        listen=tuple(addresses.parse(address) for address in listen) or DEFAULT_LISTEN,
+        **text,
+        http=addresses.parse(found["http"], "http") if found.get("http") else None,
+        insecure=insecure,
+        tls=TlsFiles.of(found.get("tls", {})),
+        limits=Limits.of(found.get("limits", {})),
+        users=Users.of(found.get("users", {})),
+    )

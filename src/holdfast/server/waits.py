@@ -1,0 +1,86 @@
+"""Who waits inside the server: replies that come later, and waits that end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.server.connection import Connection
+
+
+class Waits:
+    """Claims in line: since when, until when, and which connection's next reply depends on them.
+
+    `over` is called with a claim whose wait is over, `nothing` with a watch that brought nothing in time.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, over: Callable[[str], None], nothing: Callable[[str, str], object]
+    ) -> None:
+        self._loop, self._over, self._nothing = loop, over, nothing
+        self._since: dict[str, float] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._blocked: dict[str, Connection] = {}
+        self._fetching: dict[tuple[str, str], tuple[Connection, int, asyncio.TimerHandle]] = {}
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def begin(self, claim_id: str, now: float, wait: float | None, blocked: Connection | None) -> None:
+        """A claim has taken a place in line."""
+        self._since.setdefault(claim_id, now)
+        if wait is not None and claim_id not in self._timers:
+            self._timers[claim_id] = self._loop.call_later(wait, self._over, claim_id)
+        if blocked is not None:
+            self._blocked[claim_id] = blocked
+            blocked.waits_for = claim_id
+
+    def since(self, claim_id: str) -> float | None:
+        """When it came, asked once: after that it does not wait any more."""
+        return self._since.pop(claim_id, None)
+
+    def decided(self, claim_id: str) -> Connection | None:
+        """It waits no longer. The connection whose reply was held back for it, if there is one."""
+        self._stop_timer(claim_id)
+        return self._blocked.pop(claim_id, None) if self._blocked else None
+
+    def _stop_timer(self, claim_id: str) -> None:
+        if self._timers:
+            timer = self._timers.pop(claim_id, None)
+            if timer is not None:
+                timer.cancel()
+
+    def forget(self, claim_id: str) -> None:
+        """It is gone, by its own wish or with its session. Who waits for a reply about it is told elsewhere."""
+        if self._since:
+            self._since.pop(claim_id, None)
+        self._stop_timer(claim_id)
+
+    def fetch(self, session: str, watch: str, after: int, wait: float, connection: Connection) -> None:
+        """A connection waits for the next event of a watch."""
+        key = (session, watch)
+        former = self._fetching.pop(key, None)
+        assert former is None, "a session has one connection that reads its watches at a time"
+        timer = self._loop.call_later(wait, self._nothing, session, watch)
+        self._fetching[key] = (connection, after, timer)
+        connection.waits_for = key
+
+    def letter(self, session: str, watch: str) -> tuple[Connection, int] | None:
+        """An event has come: who waits for it, and after which number."""
+        found = self._fetching.pop((session, watch), None) if self._fetching else None
+        if found is None:
+            return None
+        connection, after, timer = found
+        timer.cancel()
+        return connection, after
+
+    def ended(self, connection: Connection) -> bool:
+        """The connection's session or the connection itself is no more: whether a reply was held back for it."""
+        key, connection.waits_for = connection.waits_for, None
+        if key is None:
+            return False
+        if isinstance(key, str):
+            return self._blocked.pop(key, None) is not None
+        return self.letter(*key) is not None

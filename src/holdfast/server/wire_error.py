@@ -1,0 +1,19 @@
+"""What a client is told instead of a reply."""
+
+from __future__ import annotations
+
+
+class WireError(Exception):
+    """A request was refused, and nothing was done. `word` is one of those in docs/wire.md."""
+
+    def __init__(self, word: str, text: str) -> None:
+        self.word, self.text = word, text
+        super().__init__(f"{word} {text}")
+
+
+class LimitReached(WireError):
+    """A limit of the server is reached."""
+
+    def __init__(self, limit: str, value: int, what: str) -> None:
+        self.limit, self.value = limit, value
+        super().__init__("HFLIMIT", f"the limit {limit} = {value} is reached: {what}")
