@@ -30,7 +30,7 @@ from holdfast.server.window import Window
 from holdfast.server.witness import Seen, Witness
 
 BALLAST_MIB = 16
-LOG_BYTES = 4 << 20
+LOG_KIB = 4096
 """How much log there is before it is folded."""
 PORTION = 256
 """How many records a commit folds at least."""
@@ -43,18 +43,20 @@ Job = tuple[int, bytes, int, int, asyncio.AbstractEventLoop, "asyncio.Future[Non
 class SqliteStore:
     """A lock table in one SQLite file."""
 
-    options = frozenset({"ballast_mib"})
+    options = frozenset({"ballast_mib", "log_kib"})
 
     def __init__(
         self,
         path: Path,
         *,
         ballast_mib: int = BALLAST_MIB,
+        log_kib: int = LOG_KIB,
         boot_clock: Callable[[], float] = clock.now,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.address = f"sqlite:///{path}"
         self._boot_clock, self._wall = boot_clock, wall
+        self._log_most = log_kib << 10
         self._disk = Disk(path, self.address)
         self._witness = Witness(path)
         self._ballast = Ballast(path, ballast_mib << 20, boot_clock)
@@ -73,14 +75,12 @@ class SqliteStore:
 
     @classmethod
     def from_url(cls, url: Url) -> SqliteStore:
-        """The store of `sqlite:///path?ballast_mib=16`."""
+        """The store of `sqlite:///path?ballast_mib=16&log_kib=4096`."""
         url.check_options(cls.options)
         if not url.path or url.hosts:
             raise InvalidRequest("store", str(url), "it looks like sqlite:///locks.db or sqlite:////absolute/locks.db")
-        text = url.options.get("ballast_mib", str(BALLAST_MIB))
-        if not text.isdigit():
-            raise InvalidRequest("url option ballast_mib", text, "it is a number of MiB, 0 for none")
-        return cls(Path(url.path), ballast_mib=int(text))
+        ballast_mib, log_kib = whole(url, "ballast_mib", BALLAST_MIB), whole(url, "log_kib", LOG_KIB)
+        return cls(Path(url.path), ballast_mib=ballast_mib, log_kib=log_kib)
 
     # The start
 
@@ -259,7 +259,7 @@ class SqliteStore:
 
     def _turn_window(self) -> None:
         """Begin to fold what has come together, if there is enough and nothing is being folded."""
-        if self._folding is None and self._unfolded_bytes >= LOG_BYTES:
+        if self._folding is None and self._unfolded_bytes >= self._log_most:
             self._folding = Folding(self._window, self._number, self._chain, self._at)
             self._log_bytes = self._unfolded_bytes
             bounded = self._window.watermark != float("inf")
@@ -355,6 +355,14 @@ class SqliteStore:
             self._thread = None
         self._disk.close()
         self._witness.close()
+
+
+def whole(url: Url, option: str, default: int) -> int:
+    """An option that is a whole number."""
+    text = url.options.get(option, str(default))
+    if not text.isdigit():
+        raise InvalidRequest(f"url option {option}", text, "it is a whole number")
+    return int(text)
 
 
 def is_full_at_the_start(error: sqlite3.Error) -> bool:
