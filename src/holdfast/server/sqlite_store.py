@@ -67,7 +67,8 @@ class SqliteStore:
         self._folding: Folding | None = None
         self._highest = 0
         self._log_bytes = self._unfolded_bytes = 0
-        self._figures = Figures()
+        self._batches = self._changes = self._bytes = 0
+        self._seconds = 0.0
         self._trouble: StoreBroken | None = None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -248,14 +249,10 @@ class SqliteStore:
     def _count(self, blob: bytes, changes: int, seconds: float) -> None:
         self._unfolded_bytes += len(blob)
         self._log_bytes += len(blob)
-        was = self._figures
-        self._figures = replace(
-            was,
-            batches=was.batches + 1,
-            changes=was.changes + changes,
-            bytes_written=was.bytes_written + len(blob),
-            commit_seconds=was.commit_seconds + seconds,
-        )
+        self._batches += 1
+        self._changes += changes
+        self._bytes += len(blob)
+        self._seconds += seconds
 
     def _turn_window(self) -> None:
         """Begin to fold what has come together, if there is enough and nothing is being folded."""
@@ -340,8 +337,11 @@ class SqliteStore:
 
     def figures(self) -> Figures:
         """Sizes and counts."""
-        return replace(
-            self._figures,
+        return Figures(
+            batches=self._batches,
+            changes=self._changes,
+            bytes_written=self._bytes,
+            commit_seconds=self._seconds,
             file_bytes=self._disk.sizes(),
             log_bytes=self._log_bytes,
             short_of_room=self._ballast.short_of_room,

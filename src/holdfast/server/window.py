@@ -62,18 +62,20 @@ class Window:
 
     def absorb(self, records: Iterable[Record]) -> None:
         """Let a batch have the last word."""
-        rows, drops = self.puts["R"], self.drops
+        rows, drops, watermark = self.puts["R"], self.drops, self.watermark
         for record in records:
             kind = record[0]
             if kind == "R":
-                key: Key = ("R", record[2], record[1][0], "", 0)
+                order = record[2]
+                key: Key = ("R", order, record[1][0], "", 0)
                 rows[key] = record
-                if record[2] <= self.watermark:
+                if order <= watermark:
                     drops[key] = None
             elif kind == "r":
-                key = ("R", record[2], record[1], "", 0)
+                order = record[2]
+                key = ("R", order, record[1], "", 0)
                 rows.pop(key, None)
-                if record[2] <= self.watermark:
+                if order <= watermark:
                     drops[key] = None
             elif kind in self.puts:
                 key = key_of(record)
