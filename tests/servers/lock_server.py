@@ -24,10 +24,11 @@ class LockServer(Server):
 
     name = "lock-server"
 
-    def __init__(self, *options: str, store: str = "memory://", config: str = "", tls: bool = False) -> None:
+    def __init__(self, *options: str, store: str = "memory://", config: str = "") -> None:
         super().__init__()
-        self._options, self._store, self._tls = options, store, tls
+        self._options, self._store = options, store
         self.http_port = free_port()
+        self._wires: list[Wire] = []
         self.configure(config)
 
     @property
@@ -55,16 +56,25 @@ class LockServer(Server):
         return [sys.executable, "-m", "holdfast.cli.main", "serve", *where, "--log-format", "json", *self._options]
 
     def start(self) -> Self:
-        # What it said before it was killed does not count.
-        self._said = len(self.log.read_bytes()) if self.log.exists() else 0
+        self._listened = self._count()
         return super().start()
 
     def is_ready(self) -> bool:
-        return self.log.exists() and b'"event": "listening"' in self.log.read_bytes()[self._said :]
+        return self._count() > self._listened
+
+    def _count(self) -> int:
+        """How often it has said that it listens."""
+        return self.log.read_text().count('"event": "listening"') if self.log.exists() else 0
 
     def speak(self, version: int = 2, tls: ssl.SSLContext | None = None) -> Wire:
-        """A connection to it."""
-        return Wire(self.port, version, tls)
+        """A connection to it, closed with it if nobody does that before."""
+        self._wires.append(Wire(self.port, version, tls))
+        return self._wires[-1]
+
+    def close(self) -> None:
+        for wire in self._wires:
+            wire.close()
+        super().close()
 
 
 class Wire:
@@ -73,13 +83,17 @@ class Wire:
     def __init__(self, port: int, version: int = 2, tls: ssl.SSLContext | None = None) -> None:
         self.socket: socket.socket = socket.create_connection(("127.0.0.1", port), WITHIN)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if tls is not None:
-            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self._reader = hiredis.Reader(encoding="utf-8", errors="surrogateescape")
         self.pushes: list[list[Any]] = []
         self.secret = ""
-        if version == 3:
-            assert self("HELLO", 3)["proto"] == 3
+        try:
+            if tls is not None:
+                self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
+            if version == 3:
+                assert self("HELLO", 3)["proto"] == 3
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -44,11 +44,14 @@ def put(connection: Connection, frame: Frame) -> bytes:
     kind = options.get("kind", grammar.CELL)
     if len(service.table.cells) >= limits.cells and (kind, name) not in service.table.cells:
         raise LimitReached("cells", limits.cells, "delete some first")
+    if service.cell_room.after((kind, name), len(frame[2])) > limits.cell_bytes:
+        raise LimitReached("cell_bytes", limits.cell_bytes, "delete some cells first")
     keep = options.get("keep")
     service.need_room()
     reply = service.step(commands.CellSet(kind, name, frame[2], options.get("version"), keep))
     if isinstance(reply, commands.Mismatch):
         return answers.encode(reply, connection.resp, connection.user)
+    service.cell_room.put((kind, name), len(frame[2]))
     service.expect_death(None if keep is None else service.now + keep)
     return connection.resp.encode(["cell", reply.version])
 
@@ -59,9 +62,11 @@ def delete(connection: Connection, frame: Frame) -> bytes:
     service = connection.service
     name = writable(connection, grammar.name(frame[1]))
     options = grammar.options(frame, 2, DELETE, service.limits)
-    reply = service.step(commands.CellSet(options.get("kind", grammar.CELL), name, None, options.get("version")))
+    kind = options.get("kind", grammar.CELL)
+    reply = service.step(commands.CellSet(kind, name, None, options.get("version")))
     if isinstance(reply, commands.Mismatch):
         return answers.encode(reply, connection.resp, connection.user)
+    service.cell_room.drop((kind, name))
     return connection.resp.encode(["cell", 0])
 
 

@@ -77,6 +77,8 @@ def claim_of(id_: str, session: str, name: str, options: dict[str, Any], waits: 
 def admit(service: Service, claim: Claim) -> None:
     """Refuse a claim for which there is no room."""
     table, limits = service.table, service.limits
+    if len(table.rows) >= limits.claims and claim.id not in table.rows:
+        raise LimitReached("claims", limits.claims, "others have to release some first")
     mine = table.by_session.get(claim.session)
     if mine is not None and len(mine) >= limits.claims_per_session and claim.id not in mine:
         raise LimitReached("claims_per_session", limits.claims_per_session, "release some first")
@@ -160,7 +162,7 @@ def leave(connection: Connection, frame: Frame) -> bytes:
     service = connection.service
     id_, session = own_claim(connection, frame[1], sides_too=True)
     unanswered = bool(grammar.options(frame, 2, UNANSWERED, service.limits)) and connection.side
-    if unanswered and len(service.table.tombstones.get(session, ())) >= service.limits.claims_per_session:
+    if unanswered and len(service.table.tombstones.get(session, ())) >= service.limits.withdrawn_per_session:
         # Too many to remember. What they are for is as well served by ending where a late acquire could come from.
         main = service.attachments.main(session)
         if main is not None:

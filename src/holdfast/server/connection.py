@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,6 +50,9 @@ class Connection(asyncio.Protocol):
         self.held = False
         """Whether later requests have to wait for a reply that is not there yet."""
         self.began = self.heard = service.loop.time()
+        self.closed_at: float | None = None
+        """When it was told to close."""
+        self._unfinished = 0
         self._reader = FrameReader(
             service.limits.frame_before_login if service.users.required else service.limits.frame
         )
@@ -66,6 +70,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         service = self.service
+        wire = transport.get_extra_info("socket")
+        if wire is not None and wire.family != socket.AF_UNIX:
+            # A client that vanished without a word is noticed by the kernel.
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "unix")
         service.tally.connections += 1
@@ -84,6 +92,8 @@ class Connection(asyncio.Protocol):
             return
         self.heard = self.service.loop.time()
         frames = self._reader.feed(data)
+        if self._unfinished != self._reader.size:
+            self._count_unfinished(self._reader.size)
         if self._backlog or self.held or len(frames) > FRAMES_A_TURN:
             self._backlog += frames
             self._work()
@@ -98,6 +108,16 @@ class Connection(asyncio.Protocol):
         if self._reader.error is not None and not self._backlog:
             self._refuse_rest()
 
+    def _count_unfinished(self, size: int) -> None:
+        """Keep what all clients together have begun to send and not finished below its limit."""
+        service = self.service
+        service.unfinished += size - self._unfinished
+        self._unfinished = size
+        if size and service.unfinished > service.limits.total_input:
+            limit = service.limits.total_input
+            self._say(resp.error("HFLIMIT", f"the limit total_input = {limit} is reached: too many large requests"))
+            self.close_after_output()
+
     def pause_writing(self) -> None:
         self._choked = True
         self._steer()
@@ -109,6 +129,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.closing = True
         self._backlog.clear()
+        self._count_unfinished(0)
         self.service.waits.ended(self)
         self.service.attachments.detach(self)
         self.service.connections.discard(self)
@@ -221,10 +242,16 @@ class Connection(asyncio.Protocol):
         if self.closing:
             return
         self.closing = True
+        self.closed_at = self.service.loop.time()
         self._backlog.clear()
         if not self._out and not self._under_way and self._transport is not None:
             self._transport.close()
         self.service.batches.gather()
+
+    @property
+    def unread(self) -> int:
+        """Bytes that the client has not taken."""
+        return self._transport.get_write_buffer_size() if self._choked and self._transport is not None else 0
 
     def abort(self) -> None:
         """End it at once."""

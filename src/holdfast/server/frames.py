@@ -43,6 +43,11 @@ class FrameReader:
         self._rest = bytearray()
         self._needed = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes of a request that has not arrived completely."""
+        return len(self._rest)
+
     def feed(self, data: bytes) -> list[Frame]:
         """The requests that are complete now."""
         if self._rest:

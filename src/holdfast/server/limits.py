@@ -13,11 +13,17 @@ class Limits:
     """Bounds on everything that comes from outside. Durations in ms, sizes in bytes."""
 
     connections: int = 10_000
-    sessions: int = 100_000
+    sessions: int = 20_000
+    claims: int = 5_000_000
     claims_per_session: int = 100_000
+    withdrawn_per_session: int = 1_000
+    """Claims that were withdrawn before they arrived, to be remembered."""
     waiters_per_lock: int = 100_000
+    watches: int = 1_000
     watches_per_session: int = 100
     cells: int = 1_000_000
+    cell_bytes: int = 256 << 20
+    """Of all cells together."""
     text: int = 1_024
     """Of a note, owner, thread, app or host."""
     value: int = 1 << 20
@@ -28,6 +34,10 @@ class Limits:
     """Requests of one connection that are under way."""
     output: int = 16 << 20
     """Replies that a client has not read."""
+    total_input: int = 256 << 20
+    """Of requests of all clients that have not arrived completely."""
+    total_output: int = 1 << 30
+    """Of replies that clients have not read, all of them together."""
     list: int = 10_000
     """Claims in one answer."""
     min_ttl: int = 100

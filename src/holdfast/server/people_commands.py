@@ -81,11 +81,12 @@ def break_lock(connection: Connection, frame: Frame) -> bytes:
 def subscribe(connection: Connection, session: str, watch: str, kind: str, prefix: str) -> bytes:
     """Begin a watch, if there is room for another."""
     service = connection.service
-    most = service.limits.watches_per_session
-    if (session, watch) not in service.table.watches and sum(
-        key[0] == session for key in service.table.watches
-    ) >= most:
-        raise LimitReached("watches_per_session", most, "HF.UNWATCH one first")
+    watches, most = service.table.watches, service.limits.watches_per_session
+    if (session, watch) not in watches:
+        if sum(key[0] == session for key in watches) >= most:
+            raise LimitReached("watches_per_session", most, "HF.UNWATCH one first")
+        if len(watches) >= service.limits.watches:
+            raise LimitReached("watches", service.limits.watches, "others have to end some first")
     service.need_room()
     reply = service.step(commands.Subscribe(session, watch, kind, prefix))
     return answers.encode(reply, connection.resp, connection.user)

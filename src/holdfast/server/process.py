@@ -27,9 +27,7 @@ log = logging.getLogger("holdfast.server")
 COME_BACK_MS = 1_000
 """When a client may try again after a stop."""
 LINGER = 2.0
-"""Seconds for clients to take their last replies when the server stops."""
-HIGH_WATER = 1 << 20
-"""Bytes that a client has not read, from which on nothing more is read from it."""
+"""Seconds for clients to take their last replies."""
 
 
 class Process:
@@ -115,15 +113,36 @@ class Process:
         return Connection(self.service, self.commands)
 
     async def _tick(self) -> None:
-        """Close connections that say nothing, or do not log in."""
+        """Once a second, close connections that say nothing, do not log in, or do not read."""
         while True:
             await asyncio.sleep(1.0)
-            limits, now = self.service.limits, self.loop.time()
-            for one in list(self.service.connections):
-                late = one.allowed is self.commands.before_login and now - one.began > limits.login / 1000
-                if late or (limits.idle and now - one.heard > limits.idle / 1000 and not one.held):
-                    log.info("connection closed", extra={"peer": one.peer, "reason": "no login" if late else "idle"})
-                    one.abort()
+            self._close_silent()
+            self._close_slow()
+
+    def _close_silent(self) -> None:
+        limits, now = self.service.limits, self.loop.time()
+        for one in list(self.service.connections):
+            if one.allowed is self.commands.before_login and now - one.began > limits.login / 1000:
+                reason = "no login"
+            elif limits.idle and now - one.heard > limits.idle / 1000 and not one.held:
+                reason = "idle"
+            elif one.closed_at is not None and now - one.closed_at > LINGER:
+                reason = "does not take its last replies"
+            else:
+                continue
+            log.info("connection closed", extra={"peer": one.peer, "reason": reason})
+            one.abort()
+
+    def _close_slow(self) -> None:
+        """Keep what all clients together have not read below its limit."""
+        unread = sorted(((one.unread, one.id, one) for one in self.service.connections), reverse=True)
+        total = sum(size for size, _, _ in unread)
+        for size, _, one in unread:
+            if total <= self.service.limits.total_output:
+                break
+            log.warning("connection does not read its replies", extra={"peer": one.peer, "bytes": size})
+            one.abort()
+            total -= size
 
     def stop(self) -> None:
         """Stop in order."""

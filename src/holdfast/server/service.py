@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.table import commands
-from holdfast.core.table.changes import Change, DropRow, DropSession
+from holdfast.core.table.changes import Change, DropCell, DropRow, DropSession
 from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
 from holdfast.core.table.lines import granted
 from holdfast.core.table.machine import begin
@@ -21,6 +21,7 @@ from holdfast.model import Claim, Gone, Refused
 from holdfast.server import answers
 from holdfast.server.attachments import Attachments
 from holdfast.server.batches import Batches
+from holdfast.server.cell_room import CellRoom
 from holdfast.server.deaths import NEVER, Deaths
 from holdfast.server.limits import Limits
 from holdfast.server.resp import OVER
@@ -72,6 +73,8 @@ class Service:
         self.attachments = Attachments()
         self.waits = Waits(loop, self.wait_over, self.fetch_now)
         self.batches = Batches(store, loop, self.tally, self._refused, broken)
+        self.unfinished = 0
+        """Bytes of requests that have not arrived completely."""
         self.stopping = False
         self.alone: asyncio.Event | None = None
         """Set, where somebody waits for it, when the last connection has ended."""
@@ -81,6 +84,7 @@ class Service:
 
     def _load(self) -> None:
         self.table = self.store.load()
+        self.cell_room = CellRoom(self.table.cells.values())
         self.deaths = Deaths(self.table)
         self.deaths.look()
         self._arm()
@@ -135,6 +139,8 @@ class Service:
             if type(change) is DropRow:
                 self.tally.expired(change.row)
                 self.waits.forget(change.row.id)
+            elif type(change) is DropCell:
+                self.cell_room.drop((change.kind, change.name))
             elif type(change) is DropSession:
                 log.info("session ended", extra={"session": change.session})
                 self.end_session(change.session, "it ran out, or was closed")

@@ -1,0 +1,226 @@
+"""Nothing is let out before it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from holdfast.core.table.changes import PutRow, PutSession
+from holdfast.server.store import StoreBroken, StoreFull
+from tests.server.inside import Client, GatedStore, Inside
+
+SECRET = "x" * 22
+
+
+@pytest.fixture
+async def store() -> GatedStore:
+    return GatedStore()
+
+
+@pytest.fixture
+async def inside(store: GatedStore) -> AsyncIterator[Inside]:
+    inside = Inside(store)
+    yield inside
+    inside.close()
+
+
+async def opened(inside: Inside, store: GatedStore, session: str) -> Client:
+    """A client with a session that is kept."""
+    client = Client(inside)
+    client.send("HF.OPEN", session, SECRET, 60_000)
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    assert client.replies()[0][0] == b"open"
+    return client
+
+
+async def test_a_grant_is_answered_when_it_is_kept_and_not_before(inside: Inside, store: GatedStore) -> None:
+    client = await opened(inside, store, "session1")
+    client.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.turn(20)
+    assert client.replies() == []
+
+    store.let()
+    await inside.settle()
+
+    assert client.replies()[0][0] == b"granted"
+
+
+async def test_what_comes_during_a_commit_goes_into_the_next_together(inside: Inside, store: GatedStore) -> None:
+    clients = [await opened(inside, store, f"session{number}") for number in range(5)]
+    before = len(store.kept)
+    for number, client in enumerate(clients):
+        client.send("HF.ACQUIRE", f"session{number}-1", f"k{number}")
+        await inside.turn()
+    assert len(store.gates) == 1
+
+    store.let()
+    await inside.turn()
+    assert [len(client.replies()) for client in clients] == [1, 0, 0, 0, 0]
+    store.let()
+    await inside.settle()
+
+    assert [len(client.replies()) for client in clients] == [0, 1, 1, 1, 1]
+    assert len(store.kept) == before + 2
+
+
+async def test_nobody_sees_what_is_not_kept_yet(inside: Inside, store: GatedStore) -> None:
+    client, reader = await opened(inside, store, "session1"), Client(inside)
+    client.send("HF.CELLSET", "c", "new")
+    await inside.turn()
+    for command in (("HF.CELLGET", "c"), ("HF.INSPECT", "k"), ("HF.LIST",), ("PING",)):
+        reader.send(*command)
+    await inside.turn(20)
+    assert reader.replies() == []
+
+    store.let()
+    await inside.settle()
+
+    assert len(reader.replies()) == 4
+
+
+async def test_a_read_is_answered_at_once_when_nothing_is_under_way(inside: Inside, store: GatedStore) -> None:
+    reader = Client(inside)
+    reader.send("HF.LIST")
+    await inside.turn()
+
+    assert reader.replies() == [[b"locks", 0, []]]
+    assert store.gates == []
+
+
+async def test_a_heartbeat_is_answered_at_once_and_kept_with_the_next_batch(inside: Inside, store: GatedStore) -> None:
+    client = await opened(inside, store, "session1")
+    client.send("HF.RENEW", "session1")
+    await inside.turn()
+    assert client.replies()[0][0] == b"open"
+    assert store.gates == []
+
+    client.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+
+    kinds = [type(change) for change in store.kept[-1]]
+    assert kinds.index(PutSession) < kinds.index(PutRow)
+
+
+async def test_a_push_waits_for_what_caused_it_to_be_kept(inside: Inside, store: GatedStore) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    second.send("HELLO", 3)
+    for client, session in ((first, "session1"), (second, "session2")):
+        client.send("HF.ACQUIRE", f"{session}-1", "k")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    second.replies()
+
+    first.send("HF.RELEASE", "session1-1")
+    await inside.turn(20)
+    assert second.line.sent == b""
+    store.let()
+    await inside.settle()
+
+    assert second.line.sent.startswith(b">5\r\n$10\r\nhf.granted\r\n")
+
+
+async def test_a_full_disk_refuses_the_batch_and_those_who_saw_it(inside: Inside, store: GatedStore) -> None:
+    client, other = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    client.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.turn()
+    other.send("HF.ACQUIRE", "session2-1", "k", "WAIT", 0)
+    other.send("HF.LIST")
+
+    store.let(StoreFull("test", "no room"))
+    await inside.settle()
+
+    assert [str(reply).split()[0] for reply in client.replies()] == ["HFFULL"]
+    assert [str(reply).split()[0] for reply in other.replies()] == ["HFFULL", "HFFULL"]
+    assert inside.service.table.rows == {}
+    other.send("HF.ACQUIRE", "session2-2", "k", "WAIT", 0)
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    assert other.replies()[0][0] == b"granted"
+
+
+async def test_a_session_that_was_not_kept_is_nobody_s(inside: Inside, store: GatedStore) -> None:
+    client = Client(inside)
+    client.send("HF.OPEN", "session1", SECRET, 60_000)
+    await inside.turn()
+    store.let(StoreFull("test", "no room"))
+    await inside.settle()
+    assert str(client.replies()[0]).startswith("HFFULL")
+
+    client.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.settle()
+
+    assert client.replies() == [[b"over"]]
+
+
+async def test_without_room_only_what_frees_some_is_taken(inside: Inside, store: GatedStore) -> None:
+    client = await opened(inside, store, "session1")
+    client.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    client.replies()
+    store.room = False
+
+    for command in (
+        ("HF.ACQUIRE", "session1-2", "other"),
+        ("HF.OPEN", "*", "*", 5000),
+        ("HF.CELLSET", "c", "x"),
+        ("HF.WATCH", "session1", "w", ""),
+        ("HF.HANDOVER", "session1-1", "ticket"),
+    ):
+        client.send(*command)
+    await inside.settle()
+    assert [str(reply).split()[0] for reply in client.replies()] == ["HFFULL"] * 5
+
+    client.send("HF.RENEW", "session1")
+    client.send("HF.RELEASE", "session1-1")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    renewed, released = client.replies()
+    assert (renewed[0], released) == (b"open", b"OK")
+
+
+async def test_a_store_that_fails_stops_the_server_and_nobody_is_answered(inside: Inside, store: GatedStore) -> None:
+    client = await opened(inside, store, "session1")
+    client.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.turn()
+
+    store.let(StoreBroken("test", "an fsync failed"))
+    await inside.settle()
+
+    assert [type(error) for error in inside.broken] == [StoreBroken]
+    assert client.line.sent == b""
+
+
+async def test_the_end_of_a_session_is_kept_with_the_grant_that_it_makes_possible(
+    inside: Inside, store: GatedStore
+) -> None:
+    clock = [1000.0]
+    store.now = lambda: clock[0]  # type: ignore[method-assign]
+    inside.service.deaths.due = 0.0
+    dead, alive = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    dead.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    alive.send("HF.RENEW", "session2")
+    clock[0] += 59.0
+    alive.send("HF.RENEW", "session2")
+    clock[0] += 2.0
+
+    alive.send("HF.ACQUIRE", "session2-1", "k", "WAIT", 0)
+    await inside.turn()
+    store.let()
+    await inside.settle()
+
+    assert alive.replies()[-1][0] == b"granted"
+    kinds = [type(change).__name__ for change in store.kept[-1]]
+    assert kinds.index("DropSession") < kinds.index("PutRow")

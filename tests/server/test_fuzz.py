@@ -1,0 +1,205 @@
+"""Hostile bytes and hostile requests: never a crash, never another's data, never without bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from itertools import pairwise
+from typing import Any
+
+import hiredis
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from holdfast.engines.resp import pack
+from holdfast.server.frames import MOST_ARGUMENTS, FrameReader
+from holdfast.server.limits import Limits
+from holdfast.server.users import User, Users
+from tests.server.inside import Client, Inside
+
+EXAMPLES = 2000 if os.environ.get("HOLDFAST_THOROUGH") else 150
+MOST = 4096
+SECRET, NOTE = "v" * 22, "the victim's own business"
+
+quick = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+
+# Pieces of the protocol, so that random bytes get further than the first one.
+pieces = st.one_of(
+    st.binary(max_size=30),
+    st.sampled_from([
+        b"*", b"$", b"\r\n", b"*1\r\n", b"*2\r\n", b"*0\r\n", b"*-1\r\n", b"$-1\r\n", b"$4\r\nPING\r\n", b"PING\r\n",
+        b"*1\r\n$4\r\nPING\r\n", b"*1000000000\r\n", b"$1000000000\r\n", b"*99999999999999999999\r\n", b">3\r\n",
+        b"%1000000000\r\n", b"~1000000000\r\n", b":1\r\n", b"+OK\r\n", b"*01\r\n", b"$+4\r\n", b"\x00", b"\n", b"\r",
+        b"$5\r\nab\r\nc\r\n", b"*1_0\r\n", b"* 1\r\n", b"$0\r\n\r\n",
+    ]),
+)  # fmt: skip
+streams = st.lists(pieces, max_size=30).map(b"".join)
+cuts = st.lists(st.integers(0, 1000), max_size=10)
+
+
+def cut(data: bytes, at: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in at)})
+    return [data[start:end] for start, end in pairwise(edges)]
+
+
+def read(chunks: list[bytes]) -> tuple[list[list[bytes]], str | None]:
+    reader = FrameReader(MOST)
+    frames: list[list[bytes]] = []
+    for chunk in chunks:
+        frames += reader.feed(chunk)
+        assert reader.size <= MOST + len(chunk)
+        if reader.error is not None:
+            return frames, reader.error.problem
+    return frames, None
+
+
+@quick
+@given(streams, cuts)
+def test_bytes_mean_the_same_however_they_are_cut(data: bytes, at: list[int]) -> None:
+    assert read(cut(data, at)) == read([data])
+
+
+@quick
+@given(streams)
+def test_every_frame_is_a_bounded_list_of_bytes(data: bytes) -> None:
+    frames, _ = read([data])
+
+    for frame in frames:
+        assert 1 <= len(frame) <= MOST_ARGUMENTS
+        assert all(type(argument) is bytes for argument in frame)
+
+
+@quick
+@given(st.lists(st.lists(st.binary(max_size=200), min_size=1, max_size=10), max_size=20), cuts)
+def test_what_is_packed_is_read(frames: list[list[bytes]], at: list[int]) -> None:
+    data = b"".join(pack(tuple(frame)) for frame in frames)
+
+    assert read(cut(data, at)) == (frames, None)
+
+
+def test_a_frame_that_comes_byte_by_byte_costs_no_more_than_its_length() -> None:
+    reader = FrameReader(2 << 20)
+    frame = pack(("HF.CELLSET", "k", b"x" * 100_000))
+    found: list[list[bytes]] = []
+    for at in range(len(frame)):
+        found += reader.feed(frame[at : at + 1])
+
+    assert found == [[b"HF.CELLSET", b"k", b"x" * 100_000]]
+
+
+WORDS = [
+    "HF.OPEN", "HF.RESUME", "HF.RENEW", "HF.CLOSE", "HF.ACQUIRE", "HF.LOOK", "HF.RELEASE", "HF.LEAVE", "HF.HANDOVER",
+    "HF.ADOPT", "HF.BREAK", "HF.INSPECT", "HF.LIST", "HF.CELLGET", "HF.CELLSET", "HF.CELLDEL", "HF.WATCH",
+    "HF.CELLWATCH", "HF.FETCH", "HF.UNWATCH", "HF.HELLO", "HF.RAISE", "PING", "ECHO", "HELLO", "AUTH", "CLIENT",
+    "COMMAND", "INFO", "SELECT", "CONFIG", "RESET",
+]  # fmt: skip
+OPTIONS = [
+    "KIND", "OWNER", "SHARED", "SUBTREE", "LIMIT", "WAIT", "BLOCK", "REENTRANT", "MAXHOLD", "NOTE", "THREAD", "SIDE",
+    "QUIET", "APP", "HOST", "PID", "UNANSWERED", "FORCE", "COUNT", "VERSION", "KEEP",
+]  # fmt: skip
+VALUES = [
+    "*", "victim01", "victim01-1", "victim01-2", "attack01", "attack01-1", "attack01-2", "attack01-3", SECRET,
+    "a" * 22, "secret/k", "open/k", "open/k/l", "open", "holdfast.lock", "holdfast.semaphore", "holdfast.cell",
+    "holdfast.", "0", "1", "2", "3", "50", "1000", "60000", "9007199254740991", "-1", "1e9", "proto=1", "w", "",
+    "LIST", "INFO", "ticket", "secret/", "\ud83d\ude00", "a/../b", "x" * 600,
+]  # fmt: skip
+arguments = st.one_of(
+    st.sampled_from(VALUES),
+    st.sampled_from(VALUES),
+    st.sampled_from(OPTIONS),
+    st.binary(max_size=40),
+    st.text(max_size=20).map(lambda text: text.encode(errors="replace")),
+)
+requests = st.tuples(st.sampled_from(WORDS), st.lists(arguments, max_size=9)).map(lambda parts: (parts[0], *parts[1]))
+scripts = st.lists(requests, max_size=40)
+
+
+def packed(request: tuple[Any, ...]) -> bytes:
+    return pack(tuple(part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part for part in request))
+
+
+async def attack(script: list[tuple[Any, ...]], version: int) -> None:
+    """Run requests of somebody who may hold and read `open`, beside somebody whose business is elsewhere."""
+    users = Users({"somebody": User("somebody", password="never used")})
+    inside = Inside(limits=Limits(claims_per_session=5, withdrawn_per_session=3, list=20), users=users)
+    everything = ("",)
+    victim = Client(inside, User("victim", holds=everything, reads=everything, breaks=everything))
+    stranger = Client(inside, User("stranger", holds=("open",), reads=("open",)))
+    victim.send("HF.OPEN", "victim01", SECRET[:21] + "V", 60_000, "APP", NOTE)
+    victim.send("HF.ACQUIRE", "victim01-1", "secret/k", "NOTE", NOTE)
+    victim.send("HF.ACQUIRE", "victim01-2", "secret/k", "OWNER", NOTE)
+    victim.send("HF.CELLSET", "secret/k", NOTE)
+    await inside.settle()
+    assert [reply[0] for reply in victim.replies()] == [b"open", b"granted", b"queued", b"cell"]
+    stranger.send("HELLO", version)
+    stranger.send("HF.OPEN", "attack01", "a" * 22, 60_000)
+    await inside.settle()
+    stranger.replies()
+    for request in script:
+        stranger.connection.data_received(packed(request))
+    await inside.settle()
+
+    assert NOTE.encode() not in stranger.line.sent
+    assert b"internal error" not in stranger.line.sent
+    # One reply a request, unless one is held back, or a login was lost on the way.
+    owed = len(script) - len(stranger.connection._backlog) - stranger.connection.held
+    assert len(stranger.replies()) == owed
+    victim.send("HF.LOOK", "victim01-1")
+    victim.send("HF.LOOK", "victim01-2")
+    victim.send("HF.CELLGET", "secret/k")
+    await inside.settle()
+    holds, waits, cell = victim.replies()
+    assert (holds[0], waits[0], cell[2]) == (b"granted", b"queued", NOTE.encode())
+    victim.lose()
+    stranger.lose()
+    assert not inside.service.connections
+    inside.close()
+
+
+@quick
+@given(scripts, st.sampled_from([2, 3]))
+def test_no_request_harms_the_server_or_somebody_else(script: list[tuple[Any, ...]], version: int) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(attack(script, version))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_fuzz_would_notice_another_s_data(version: int) -> None:
+    """The control: with the right to read everything, the same attack does see it."""
+
+    async def peek() -> bytes:
+        inside = Inside()
+        victim, stranger = Client(inside), Client(inside)
+        victim.send("HF.OPEN", "victim01", SECRET, 60_000, "APP", NOTE)
+        victim.send("HF.ACQUIRE", "victim01-1", "secret/k", "NOTE", NOTE)
+        stranger.send("HELLO", version)
+        stranger.send("HF.INSPECT", "secret/k")
+        await inside.settle()
+        inside.close()
+        return stranger.line.sent
+
+    with asyncio.Runner() as runner:
+        assert NOTE.encode() in runner.run(peek())
+
+
+@quick
+@given(st.lists(streams, max_size=5))
+def test_a_connection_survives_any_bytes_or_is_closed_with_a_reason(chunks: list[bytes]) -> None:
+    async def feed() -> tuple[bytes, bool]:
+        inside = Inside()
+        client = Client(inside)
+        for chunk in chunks:
+            client.connection.data_received(chunk)
+            await inside.settle()
+        inside.close()
+        return client.line.sent, client.line.closed
+
+    with asyncio.Runner() as runner:
+        sent, closed = runner.run(feed())
+    reader = hiredis.Reader()
+    reader.feed(sent)
+    replies = []
+    while (reply := reader.gets()) is not False:
+        replies.append(str(reply))
+    assert closed == any("Protocol error" in reply for reply in replies)

@@ -1,0 +1,116 @@
+"""HTTP beside the wire."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from holdfast.server import passwords
+from tests.servers.lock_server import LockServer, Wire
+
+PROTECTED = passwords.protect("right")
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[LockServer]:
+    rights = 'rights = [{ prefix = "a/", may = ["hold", "read"] }]'
+    with LockServer(config=f'[users.ada]\npassword = "{PROTECTED}"\n{rights}\n') as server:
+        yield server
+
+
+def get(server: LockServer, path: str, **options: object) -> requests.Response:
+    return requests.get(f"http://127.0.0.1:{server.http_port}{path}", timeout=20, **options)  # type: ignore[arg-type]
+
+
+def metrics(server: LockServer) -> dict[str, float]:
+    families = text_string_to_metric_families(get(server, "/metrics").text)
+    return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
+
+
+def test_it_is_alive_and_ready(shared_server: LockServer) -> None:
+    assert (get(shared_server, "/healthz").status_code, get(shared_server, "/healthz").text) == (200, "alive\n")
+    assert (get(shared_server, "/readyz").status_code, get(shared_server, "/readyz").text) == (200, "ready\n")
+
+
+def test_locks_are_json(shared_server: LockServer, wire: Wire) -> None:
+    session, name = wire.open(60_000, "APP", "billing"), f"test/{uuid4().hex}"
+    token = wire("HF.ACQUIRE", f"{session}-1", name)[1]
+    wire("HF.ACQUIRE", f"{session}-2", name, "OWNER", "another", "NOTE", "waiting")
+
+    answer = get(shared_server, "/v1/locks", params={"prefix": name})
+
+    assert answer.headers["content-type"] == "application/json"
+    (lock,) = answer.json()
+    assert (lock["name"], lock["kind"]) == (name, "holdfast.lock")
+    assert [(one["app"], one["token"]) for one in lock["holders"]] == [("billing", token)]
+    assert [(one["note"], one["token"]) for one in lock["waiters"]] == [("waiting", None)]
+
+
+def test_metrics_count_what_happens(shared_server: LockServer, wire: Wire) -> None:
+    before = metrics(shared_server)
+    session, name = wire.open(), uuid4().hex
+    wire("HF.ACQUIRE", f"{session}-1", name)
+    wire("HF.ACQUIRE", f"{session}-2", name, "OWNER", "b")
+    wire("HF.RELEASE", f"{session}-1")
+    wire("HF.ACQUIRE", f"{session}-3", name, "OWNER", "c")
+
+    after = metrics(shared_server)
+
+    def more(metric: str) -> float:
+        return after[metric] - before[metric]
+
+    assert more("holdfast_grants_total") == 2
+    assert more("holdfast_queued_total") == 2
+    assert more("holdfast_releases_total") == 1
+    assert more("holdfast_wait_seconds_count") == 1
+    assert more("holdfast_hold_seconds_count") == 1
+    assert more("holdfast_commit_seconds_count") >= 1
+    assert after["holdfast_longest_line"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/", 404), ("/v1/locks?prefix=a//b", 400), ("/v1/locks?kind=lock", 400), ("/v1/locks?limit=0", 400)],
+)
+def test_what_cannot_be_answered_says_why(shared_server: LockServer, path: str, status: int) -> None:
+    assert get(shared_server, path).status_code == status
+
+
+def test_it_is_read_only(shared_server: LockServer) -> None:
+    answer = requests.post(f"http://127.0.0.1:{shared_server.http_port}/v1/locks", timeout=20)
+
+    assert answer.status_code == 405
+
+
+@pytest.mark.parametrize(
+    "request_", [b"nonsense\r\n\r\n", b"GET /healthz\r\n\r\n", b"\xff" * 9000, b"GET / HTTP/9.9\r\n\r\n"]
+)
+def test_what_is_not_http_is_refused(shared_server: LockServer, request_: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", shared_server.http_port), 20) as wire:
+        wire.sendall(request_)
+
+        assert wire.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+def test_health_needs_no_login_and_the_rest_does(guarded: LockServer) -> None:
+    assert get(guarded, "/healthz").status_code == 200
+    assert get(guarded, "/readyz").status_code == 200
+    for path in ("/metrics", "/v1/locks"):
+        assert get(guarded, path).status_code == 401
+        assert get(guarded, path, auth=("ada", "wrong")).status_code == 401
+        assert get(guarded, path, auth=("nobody", "right")).status_code == 401
+        assert get(guarded, path, auth=("ada", "right")).status_code == 200
+
+
+def test_only_locks_that_one_may_read_are_shown(guarded: LockServer) -> None:
+    with guarded.speak() as wire:
+        wire("AUTH", "ada", "right")
+        wire.open()
+        wire("HF.ACQUIRE", "*", "a/x")
+
+        assert [lock["name"] for lock in get(guarded, "/v1/locks", auth=("ada", "right")).json()] == ["a/x"]

@@ -1,0 +1,89 @@
+"""TLS and client certificates."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.servers.certificates import Authority, Pair
+from tests.servers.lock_server import LockServer
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "authority")
+
+
+def trusting(authority: Authority, shown: Pair | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(authority.own.certificate))
+    if shown is not None:
+        context.load_cert_chain(*shown)
+    return context
+
+
+def config(server: Pair, clients: Authority | None = None, more: str = "") -> str:
+    vouch = f'client_ca = "{clients.own.certificate}"\n' if clients is not None else ""
+    return f'[tls]\ncertificate = "{server.certificate}"\nkey = "{server.key}"\n{vouch}{more}'
+
+
+def test_commands_and_http_go_through_tls(authority: Authority) -> None:
+    with LockServer(config=config(authority.issue("server"))) as server:
+        with server.speak(tls=trusting(authority)) as wire:
+            session = wire.open()
+            assert wire("HF.ACQUIRE", f"{session}-1", "k")[0] == "granted"
+        url = f"https://localhost:{server.http_port}/readyz"
+        assert requests.get(url, verify=str(authority.own.certificate), timeout=20).text == "ready\n"
+
+
+def test_a_client_in_plain_text_gets_nothing(authority: Authority) -> None:
+    with LockServer(config=config(authority.issue("server"))) as server, server.speak() as wire:
+        wire.send("PING")
+
+        with pytest.raises((EOFError, ConnectionError)):
+            wire.read()
+
+
+def test_a_certificate_is_replaced_without_a_restart(authority: Authority) -> None:
+    with LockServer(config=config(authority.issue("first"))) as server:
+        server.configure(config(authority.issue("second")))
+        server.reload()
+
+        with server.speak(tls=trusting(authority)) as wire:
+            assert isinstance(wire.socket, ssl.SSLSocket)
+            shown = wire.socket.getpeercert()
+        assert shown is not None
+        assert (("commonName", "second"),) in shown["subject"]  # type: ignore[operator]
+
+
+class TestClientCertificates:
+    """With client_ca, each client has to be vouched for, and its name can be a user's."""
+
+    USERS = """
+[users.ada]
+certificate = "ada"
+rights = [{ prefix = "ada/", may = ["hold"] }]
+"""
+
+    def test_a_client_without_one_is_refused(self, authority: Authority) -> None:
+        with LockServer(config=config(authority.issue("server"), authority)) as server:
+            with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+                server.speak(tls=trusting(authority))("PING")
+            assert server.speak(tls=trusting(authority, authority.issue("anybody")))("PING") == "PONG"
+
+    def test_one_that_another_authority_issued_is_refused(self, authority: Authority, tmp_path: Path) -> None:
+        other = Authority(tmp_path, "other")
+        with LockServer(config=config(authority.issue("server"), authority)) as server:
+            with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+                server.speak(tls=trusting(authority, other.issue("ada")))("PING")
+
+    def test_its_name_is_a_login(self, authority: Authority) -> None:
+        with LockServer(config=config(authority.issue("server"), authority, self.USERS)) as server:
+            with server.speak(tls=trusting(authority, authority.issue("ada"))) as wire:
+                wire.open()
+                assert wire("HF.ACQUIRE", "*", "ada/x")[0] == "granted"
+                assert str(wire("HF.ACQUIRE", "*", "bob/x")).startswith("NOPERM")
+            with server.speak(tls=trusting(authority, authority.issue("bob"))) as wire:
+                assert str(wire("PING")).startswith("NOAUTH")

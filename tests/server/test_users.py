@@ -1,0 +1,227 @@
+"""Users: who one is, and what one may do with which names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.server import passwords
+from tests.servers.lock_server import LockServer, Wire
+
+PROTECTED = {name: passwords.protect(f"{name}'s password") for name in ("ada", "bob", "eve", "ops")}
+CONFIG = """
+[users.ada]
+password = "{ada}"
+rights = [{{ prefix = "ada/", may = ["hold", "read"] }}, {{ prefix = "shared/", may = ["hold"] }}]
+[users.bob]
+password = "{bob}"
+rights = [{{ prefix = "shared/", may = ["hold", "read"] }}]
+[users.eve]
+password = "{eve}"
+[users.ops]
+password = "{ops}"
+rights = [{{ prefix = "", may = ["hold", "read", "break"] }}]
+[limits]
+login = 1000
+""".format(**PROTECTED)
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[LockServer]:
+    with LockServer(config=CONFIG) as server:
+        yield server
+
+
+def log_in(server: LockServer, name: str, version: int = 2) -> Wire:
+    wire = server.speak()
+    assert "proto" in wire("HELLO", version, "AUTH", name, f"{name}'s password")
+    return wire
+
+
+def is_denied(reply: object) -> bool:
+    return str(reply).startswith("NOPERM ")
+
+
+def test_nothing_is_done_before_a_login(guarded: LockServer) -> None:
+    with guarded.speak() as wire:
+        for command in (("HF.OPEN", "*", "*", 5000), ("HF.LIST",), ("PING",), ("INFO",), ("HF.RAISE", 5), ("HELLO", 3)):
+            assert str(wire(*command)).startswith("NOAUTH "), command
+
+
+def test_a_wrong_password_and_an_unknown_user_sound_the_same(guarded: LockServer) -> None:
+    with guarded.speak() as wire:
+        wrong, unknown = wire("AUTH", "ada", "guess"), wire("AUTH", "nobody", "guess")
+
+        assert str(wrong) == str(unknown) == "WRONGPASS invalid username-password pair or user is disabled."
+        assert str(wire("PING")).startswith("NOAUTH ")
+
+
+def test_a_login_by_auth_and_by_hello(guarded: LockServer) -> None:
+    with guarded.speak() as wire:
+        wire.send("AUTH", "ada", "ada's password")
+        wire.send("PING")
+        assert [wire.reply(), wire.reply()] == ["OK", "PONG"]
+    with log_in(guarded, "bob") as wire:
+        assert wire("PING") == "PONG"
+
+
+def test_a_connection_that_does_not_log_in_is_closed(guarded: LockServer) -> None:
+    with guarded.speak() as wire:
+        assert list(wire.rest()) == []
+
+
+def test_a_large_frame_before_the_login_is_refused(guarded: LockServer) -> None:
+    with guarded.speak() as wire:
+        wire.raw(b"*3\r\n$4\r\nAUTH\r\n$3\r\nada\r\n$5000\r\n")
+
+        assert [str(reply) for reply in wire.rest()] == ["ERR Protocol error: a request has at most 4096 bytes"]
+
+
+def test_hold_is_by_prefix(guarded: LockServer) -> None:
+    with log_in(guarded, "ada") as wire:
+        wire.open()
+
+        assert wire("HF.ACQUIRE", "*", "ada/x")[0] == "granted"
+        assert wire("HF.ACQUIRE", "*", "shared/x")[0] == "granted"
+        assert is_denied(wire("HF.ACQUIRE", "*", "bob/x"))
+        assert is_denied(wire("HF.ACQUIRE", "*", "ada", "SUBTREE"))
+        assert is_denied(wire("HF.CELLSET", "bob/x", "1"))
+        assert is_denied(wire("HF.CELLDEL", "bob/x"))
+        assert is_denied(wire("HF.ADOPT", "*", "ssssssss-1", "t", "bob/x"))
+        wire("HF.CLOSE", "*")
+
+
+def test_read_is_by_prefix(guarded: LockServer) -> None:
+    with log_in(guarded, "ada") as ada, log_in(guarded, "ops") as ops:
+        ada.open()
+        ops.open()
+        for name in ("ada/1", "shared/1", "elsewhere"):
+            ops("HF.ACQUIRE", "*", name)
+
+        assert is_denied(ada("HF.INSPECT", "shared/1"))
+        assert is_denied(ada("HF.CELLGET", "shared/1"))
+        assert is_denied(ada("HF.WATCH", "*", "w", ""))
+        assert is_denied(ada("HF.WATCH", "*", "w", "ada"))
+        assert is_denied(ada("HF.CELLWATCH", "*", "w", "shared/1"))
+        assert ada("HF.WATCH", "*", "w", "ada/") == "OK"
+        assert [lock[3] for lock in ada("HF.LIST")[2]] == ["ada/1"]
+        assert [lock[3] for lock in ops("HF.LIST")[2]] == ["ada/1", "elsewhere", "shared/1"]
+        ops("HF.CLOSE", "*")
+        ada("HF.CLOSE", "*")
+
+
+def test_who_may_not_read_is_not_told_who_holds(guarded: LockServer) -> None:
+    with log_in(guarded, "ada") as ada, log_in(guarded, "bob") as bob:
+        ada.open()
+        bob.open()
+        ada("HF.ACQUIRE", "*", "shared/a", "NOTE", "a secret note")
+        bob("HF.ACQUIRE", "*", "shared/b", "NOTE", "a secret note")
+
+        word, blocker = bob("HF.ACQUIRE", "*", "shared/a", "WAIT", 0)
+        assert (word, blocker[13]) == ("refused", "a secret note")
+        assert ada("HF.ACQUIRE", "*", "shared/b", "WAIT", 0) == ["refused", None]
+        ada("HF.CLOSE", "*")
+        bob("HF.CLOSE", "*")
+
+
+def test_a_deadlock_is_told_without_what_one_may_not_read(guarded: LockServer) -> None:
+    with log_in(guarded, "ada") as ada, log_in(guarded, "bob") as bob:
+        one, two = ada.open(), bob.open()
+        ada("HF.ACQUIRE", f"{one}-1", "shared/a")
+        bob("HF.ACQUIRE", f"{two}-1", "shared/b")
+        bob("HF.ACQUIRE", f"{two}-2", "shared/a")
+
+        word, cycle = ada("HF.ACQUIRE", f"{one}-2", "shared/b")
+
+        assert word == "deadlock"
+        assert [link[1] for link in cycle] == ["", ""]
+        ada("HF.CLOSE", "*")
+        bob("HF.CLOSE", "*")
+
+
+def test_break_and_tokens_need_their_right(guarded: LockServer) -> None:
+    with log_in(guarded, "ada") as ada, log_in(guarded, "ops") as ops:
+        assert is_denied(ada("HF.BREAK", "ada/x"))
+        assert is_denied(ada("HF.RAISE", 5))
+        assert ops("HF.BREAK", "ada/x") == []
+        assert ops("HF.RAISE", 5) == "OK"
+
+
+def test_a_user_without_rights_may_do_nothing_with_any_name(guarded: LockServer) -> None:
+    with log_in(guarded, "eve") as wire:
+        wire.open()
+        assert is_denied(wire("HF.ACQUIRE", "*", "x"))
+        assert is_denied(wire("HF.INSPECT", "x"))
+        assert wire("HF.LIST") == ["locks", 0, []]
+        wire("HF.CLOSE", "*")
+
+
+def test_others_connections_are_shown_to_operators_only(guarded: LockServer) -> None:
+    with log_in(guarded, "ada") as ada, log_in(guarded, "ops") as ops:
+        assert ada("CLIENT", "LIST").count("\n") == 1
+        assert ops("CLIENT", "LIST").count("\n") >= 2
+
+
+def test_a_reset_logs_out(guarded: LockServer) -> None:
+    with log_in(guarded, "ada") as wire:
+        wire.open()
+        assert wire("RESET") == "RESET"
+
+        assert str(wire("HF.ACQUIRE", "*", "ada/x")).startswith("NOAUTH ")
+
+
+def test_errors_are_counted_by_user(guarded: LockServer) -> None:
+    with log_in(guarded, "eve") as wire:
+        wire("HF.INSPECT", "x")
+
+    import requests
+
+    page = requests.get(f"http://127.0.0.1:{guarded.http_port}/metrics", auth=("eve", "eve's password"), timeout=20)
+    assert 'holdfast_errors_total{error="NOPERM",user="eve"}' in page.text
+
+
+class TestReload:
+    """SIGHUP takes over users, while everything that is held stays held."""
+
+    @pytest.fixture
+    def server(self) -> Iterator[LockServer]:
+        with LockServer(config=CONFIG) as server:
+            yield server
+
+    def test_a_new_right_counts_at_once(self, server: LockServer) -> None:
+        with log_in(server, "eve") as wire:
+            wire.open()
+            rights = 'rights = [{ prefix = "eve/", may = ["hold"] }]\n'
+            server.configure(CONFIG.replace("[users.ops]", f"{rights}[users.ops]"))
+            server.reload()
+
+            assert wire("HF.ACQUIRE", "*", "eve/x")[0] == "granted"
+
+    def test_a_user_that_is_gone_is_cut_off_and_its_lock_ends_with_its_session(self, server: LockServer) -> None:
+        with log_in(server, "ada") as ada, log_in(server, "ops", 3) as ops:
+            session = ops.open()
+            ada.open(500)
+            ada("HF.ACQUIRE", "*", "ada/x")
+            ops("HF.ACQUIRE", f"{session}-1", "ada/x")
+            server.configure(CONFIG.replace("[users.ada]", "[users.somebody]"))
+            server.reload()
+
+            assert list(ada.rest()) == []
+            assert ops.push()[:2] == ["hf.granted", f"{session}-1"]
+
+    def test_a_changed_password_cuts_off_who_knew_the_old_one(self, server: LockServer) -> None:
+        with log_in(server, "ada") as ada:
+            server.configure(CONFIG.replace(PROTECTED["ada"], passwords.protect("another")))
+            server.reload()
+            assert list(ada.rest()) == []
+        with server.speak() as wire:
+            assert str(wire("AUTH", "ada", "ada's password")).startswith("WRONGPASS")
+            assert wire("AUTH", "ada", "another") == "OK"
+
+    def test_a_configuration_that_cannot_be_used_changes_nothing(self, server: LockServer) -> None:
+        with log_in(server, "ada") as ada:
+            server.configure(CONFIG + "\n[limits.oddity]\n")
+            server.reload("configuration not reloaded")
+
+            assert ada("PING") == "PONG"
