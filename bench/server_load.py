@@ -9,6 +9,7 @@ RESP, so what it costs is the same for all of them.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import itertools
 import json
 import os
@@ -16,6 +17,7 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import hiredis
@@ -76,14 +78,18 @@ class Talk(asyncio.Protocol):
         self.transport.write(say)
 
 
+def _given(talk: Talk) -> Talk:
+    return talk
+
+
 async def resp(script: Any, port: int, connections: int, seconds: float) -> list[list[float]]:
     """When each connection finished each of its pairs."""
     loop = asyncio.get_running_loop()
     finished: list[list[float]] = [[] for _ in range(connections)]
     talks = []
     for number, times in enumerate(finished):
-        me = f"{os.getpid()}x{number}"
-        _, talk = await loop.create_connection(lambda me=me, times=times: Talk(script(me), times), "127.0.0.1", port)
+        talk = Talk(script(f"{os.getpid()}x{number}"), times)
+        await loop.create_connection(partial(_given, talk), "127.0.0.1", port)
         talks.append(talk)
     await asyncio.sleep(seconds)
     for talk in talks:
@@ -93,14 +99,14 @@ async def resp(script: Any, port: int, connections: int, seconds: float) -> list
 
 async def v3lock(port: int, connections: int, seconds: float) -> list[list[float]]:
     """etcd's own lock service, by as many tasks over as many channels as there are connections."""
-    import grpc.aio
-
+    # Only this one peer needs it: pip install grpcio.
+    grpc: Any = importlib.import_module("grpc.aio")
     until = time.perf_counter() + seconds
     finished: list[list[float]] = [[] for _ in range(connections)]
 
     async def work(number: int, times: list[float]) -> None:
         options = [("grpc.use_local_subchannel_pool", 1)]
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
+        async with grpc.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
             call: Any = channel.unary_unary
             lease = varint(await call("/etcdserverpb.Lease/LeaseGrant")(b"\x08\x3c"), 2)
             lock, unlock = call("/v3lockpb.Lock/Lock"), call("/v3lockpb.Lock/Unlock")
