@@ -345,13 +345,12 @@ async def test_a_copy_made_while_it_runs_starts_with_larger_tokens(path: Path, t
     edit(path, f"VACUUM INTO '{copy}'")
     later = [await served.take(f"later-{number}") for number in range(50)]
     served.close()
+    # Also if it is killed before it has kept anything of its own.
+    Served(copy).close()
     served = Served(copy)
     assert set(served.table.rows) == {"s1-a"}
     assert await served.take("b") > max(later)
     served.close()
-    again = Served(copy)
-    assert await again.take("c") > max(later)
-    again.close()
 
 
 @pytest.mark.parametrize(

@@ -85,10 +85,16 @@ async def test_a_full_disk_gives_the_ballast_for_those_who_let_go(disk: SmallDis
     again.store.close()
 
 
-async def test_it_goes_on_by_itself_when_there_is_room(disk: SmallDisk) -> None:
-    served = Served(disk.reach)
+@pytest.mark.parametrize("ballast_mib", [0, 1])
+async def test_it_goes_on_by_itself_when_there_is_room(disk: SmallDisk, ballast_mib: int) -> None:
+    served = Served(disk.reach, ballast_mib)
     await served.do(Open(Session("s", 1e6, 0.0)))
-    await until_it_is_full(served, disk)
+    if ballast_mib:
+        await until_it_is_full(served, disk)
+    else:
+        with pytest.raises(StoreFull):
+            await until_it_is_full(served, disk)
+        served.table = served.store.load()
     served.clock.ahead += EVERY
     assert not served.store.has_room()
 
@@ -96,7 +102,7 @@ async def test_it_goes_on_by_itself_when_there_is_room(disk: SmallDisk) -> None:
     served.clock.ahead += EVERY
 
     assert served.store.has_room()
-    assert (disk.reach / "locks.db-ballast").stat().st_size == 1 << 20
+    assert (disk.reach / "locks.db-ballast").stat().st_size == ballast_mib << 20
     await served.take()
     served.store.close()
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+LEAST = 1 << 20
+"""How much room there has to be, in bytes, before a disk counts as no longer full."""
 EVERY = 1.0
 """How often it looks whether there is room again, in seconds."""
 
@@ -27,7 +29,7 @@ class Ballast:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 if self.short_of_room:
-                    os.posix_fallocate(file, 0, 2 * self.size)
+                    os.posix_fallocate(file, 0, max(2 * self.size, LEAST))
                     os.ftruncate(file, self.size)
                 elif self.size:
                     os.posix_fallocate(file, 0, self.size)

@@ -21,6 +21,8 @@ from holdfast.server.witness import SoleUse
 APPLICATION = 0x486F6C64
 """`Hold`: how SQLite's own header says whose file it is."""
 VERSION = 1
+OLDEST = (3, 35)
+"""The SQLite that knows RETURNING."""
 PAGE = 4096
 PORTION = 2_000
 """How many records are read at a time."""
@@ -83,6 +85,9 @@ class Disk:
 
     def open(self) -> None:
         """Take the file for this process alone, and make it what it has to be."""
+        if sqlite3.sqlite_version_info < OLDEST:
+            needed = ".".join(map(str, OLDEST))
+            raise self.refuse(f"this Python has SQLite {sqlite3.sqlite_version}", f"it takes {needed} or later")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._sole_use = SoleUse(self.path)

@@ -116,7 +116,7 @@ class SqliteStore:
         if seen is None and self._number:
             # A copy, or a store that was moved: others may have had tokens since. The time of day is ahead of them.
             raised = recovery.raise_counters(table, int(self._wall() * 1_000_000))
-            window.absorb(codec.records(raised))
+            self._append_now(codec.records(raised), window)
         self._settle_clock()
         recovery.grace(table, self.now(), self._at)
         self._log_bytes = self._disk.log_bytes()
@@ -126,6 +126,13 @@ class SqliteStore:
         if opened:
             self._begin()
         return table
+
+    def _append_now(self, records: list[codec.Record], window: Window) -> None:
+        """Keep a batch before the server has begun."""
+        self._number += 1
+        blob, self._chain = codec.write_batch(self._number, self._at, records, self._chain)
+        self._disk.append(self._number, blob)
+        window.absorb(records)
 
     def _open(self) -> None:
         try:
