@@ -107,6 +107,8 @@ def acquire(connection: Connection, frame: Frame) -> bytes | None:
         tally.grants += 1
         if reply.hold_left is not None:
             service.expect_death(service.now + reply.hold_left)
+        elif reply.slot is None and chosen is None:
+            return connection.resp.granted % reply.token
     elif type(reply) is Place:
         tally.queued += 1
         blocks = "block" in options

@@ -104,7 +104,8 @@ class Connection(asyncio.Protocol):
                 if self.held or self.closing:
                     self._backlog += frames[at + 1 :]
                     break
-            self._steer()
+            if self.held or self._under_way + self._replies >= self.service.limits.pipeline:
+                self._steer()
         if self._reader.error is not None and not self._backlog:
             self._refuse_rest()
 
