@@ -169,6 +169,7 @@ def leave(connection: Connection, frame: Frame) -> bytes:
         main = service.attachments.main(session)
         if main is not None:
             service.attachments.detach(main)
+            service.waits.ended(main)
             main.close_after_output()
         unanswered = False
     blocked = service.waits.decided(id_)
