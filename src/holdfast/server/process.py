@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import resource
 import secrets
@@ -51,7 +50,6 @@ class Process:
     async def run(self) -> None:
         """Serve until told to stop."""
         raise_file_limit()
-        tame_collector()
         try:
             await self._listen()
             self.loop.add_signal_handler(signal.SIGTERM, self.stop)
@@ -210,13 +208,6 @@ def raise_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def tame_collector() -> None:
-    """Keep Python's search for garbage off the table: a million locks that all stay are looked at for a second each."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 async def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
