@@ -81,7 +81,8 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fold after a few batches, a few records at a time."""
-    monkeypatch.setattr(sqlite_store, "LOG_BYTES", 2_000)
+    defaults = SqliteStore.__init__.__kwdefaults__ or {}
+    monkeypatch.setattr(SqliteStore.__init__, "__kwdefaults__", {**defaults, "log_kib": 2})
     monkeypatch.setattr(sqlite_store, "PORTION", 3)
     monkeypatch.setattr(sqlite_store, "WAL_PAGES", 40)
 

@@ -53,16 +53,9 @@ class Batch(NamedTuple):
     """Covers every batch up to this one."""
 
 
-def record_row(row: Row) -> Record:
-    return ("R", _claim(row[0]), *row[1:])
-
-
 _RECORDS: dict[type, Callable[[Any], Record]] = {
     ch.PutSession: lambda change: ("S", *change.session),
     ch.DropSession: lambda change: ("s", change.session),
-    ch.PutRow: lambda change: record_row(change.row),
-    ch.DropRow: lambda change: ("r", change.row.claim.id, change.row.order),
-    ch.PutCounter: lambda change: ("N", change.bucket, change.last),
     ch.PutTombstone: lambda change: ("T", *change.tombstone),
     ch.DropTombstone: lambda change: ("t", change.session, change.claim_id),
     # JSON has no bytes; Latin-1 gives each byte a letter of its own.
@@ -78,13 +71,20 @@ _RECORDS: dict[type, Callable[[Any], Record]] = {
 def records(changes: Iterable[ch.Change]) -> list[Record]:
     """The changes as plain data, in order. Of the numbers that a counter went through, the last is enough."""
     found: list[Record] = []
-    counters: dict[int, ch.PutCounter] = {}
+    counters: dict[int, int] = {}
     for change in changes:
-        if isinstance(change, ch.PutCounter):
-            counters[change.bucket] = change
+        # Nearly all are one of these three.
+        if isinstance(change, ch.PutRow):
+            row = change.row
+            found.append(("R", _claim(row[0]), *row[1:]))
+        elif isinstance(change, ch.PutCounter):
+            counters[change.bucket] = change.last
+        elif isinstance(change, ch.DropRow):
+            row = change.row
+            found.append(("r", row[0].id, row[1]))
         else:
             found.append(_RECORDS[type(change)](change))
-    found += [("N", *counter) for counter in counters.values()]
+    found += [("N", *counter) for counter in counters.items()]
     return found
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from holdfast.core.table import Dictionary
 from holdfast.core.table.changes import PutCounter, PutRow
 from holdfast.core.table.rows import Row
-from holdfast.model import Claim
+from holdfast.model import Claim, Mode
 from holdfast.server.codec import Record, Untrusted, parse, put_change
 from holdfast.server.window import Window, key_of
+
+MODES: dict[str, Mode] = {"exclusive": "exclusive", "shared": "shared"}
 
 
 class Totals:
@@ -52,16 +53,14 @@ def rebuild(first_number: int, portions: Iterable[Sequence[Record]], window: Win
     table = Dictionary(first_number)
     rows: list[Row] = []
     others: list[Record] = []
-    overruled = window.overrules()
-    touched = len(window) > 0
-    make = row_maker()
+    overruled, make = window.overrules(), row_maker()
+    touched = overruled.claims
     for portion in portions:
         for record in portion:
-            if touched and key_of(record) in overruled:
-                continue
             if record[0] == "R":
-                rows.append(make(record))
-            else:
+                if record[1][0] not in touched:
+                    rows.append(make(record))
+            elif key_of(record) not in overruled:
                 others.append(record)
     for _, record in window.records():
         if record[0] == "R":
@@ -84,12 +83,13 @@ def row_maker() -> Callable[[Record], Row]:
     share = known.setdefault
 
     def make(record: Record) -> Row:
-        fields: list[Any] = list(record[1])
-        for at in (1, 2, 3, 5, 11, 12):
-            text = fields[at]
-            fields[at] = share(text, text)
-        order, token = record[2], record[4]
-        return Row(Claim(*fields), order, record[3], order if token == order else token, *record[5:])
+        _, fields, order, since, token, *rest = record
+        id_, session, owner, kind, name, mode, subtree, limit, waits, reentrant, max_hold, note, thread, *more = fields
+        claim = Claim(
+            id_, share(session, session), share(owner, owner), share(kind, kind), name, MODES[mode], subtree,
+            limit, waits, reentrant, max_hold, share(note, note), share(thread, thread), *more,
+        )  # fmt: skip
+        return Row(claim, order, since, order if token == order else token, *rest)
 
     return make
 

@@ -30,7 +30,7 @@ from holdfast.server.window import Window
 from holdfast.server.witness import Seen, Witness
 
 BALLAST_MIB = 16
-LOG_BYTES = 4 << 20
+LOG_KIB = 4096
 """How much log there is before it is folded."""
 PORTION = 256
 """How many records a commit folds at least."""
@@ -43,18 +43,20 @@ Job = tuple[int, bytes, int, int, asyncio.AbstractEventLoop, "asyncio.Future[Non
 class SqliteStore:
     """A lock table in one SQLite file."""
 
-    options = frozenset({"ballast_mib"})
+    options = frozenset({"ballast_mib", "log_kib"})
 
     def __init__(
         self,
         path: Path,
         *,
         ballast_mib: int = BALLAST_MIB,
+        log_kib: int = LOG_KIB,
         boot_clock: Callable[[], float] = clock.now,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.address = f"sqlite:///{path}"
         self._boot_clock, self._wall = boot_clock, wall
+        self._log_most = log_kib << 10
         self._disk = Disk(path, self.address)
         self._witness = Witness(path)
         self._ballast = Ballast(path, ballast_mib << 20, boot_clock)
@@ -65,7 +67,8 @@ class SqliteStore:
         self._folding: Folding | None = None
         self._highest = 0
         self._log_bytes = self._unfolded_bytes = 0
-        self._figures = Figures()
+        self._batches = self._changes = self._bytes = 0
+        self._seconds = 0.0
         self._trouble: StoreBroken | None = None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -73,14 +76,12 @@ class SqliteStore:
 
     @classmethod
     def from_url(cls, url: Url) -> SqliteStore:
-        """The store of `sqlite:///path?ballast_mib=16`."""
+        """The store of `sqlite:///path?ballast_mib=16&log_kib=4096`."""
         url.check_options(cls.options)
         if not url.path or url.hosts:
             raise InvalidRequest("store", str(url), "it looks like sqlite:///locks.db or sqlite:////absolute/locks.db")
-        text = url.options.get("ballast_mib", str(BALLAST_MIB))
-        if not text.isdigit():
-            raise InvalidRequest("url option ballast_mib", text, "it is a number of MiB, 0 for none")
-        return cls(Path(url.path), ballast_mib=int(text))
+        ballast_mib, log_kib = whole(url, "ballast_mib", BALLAST_MIB), whole(url, "log_kib", LOG_KIB)
+        return cls(Path(url.path), ballast_mib=ballast_mib, log_kib=log_kib)
 
     # The start
 
@@ -101,8 +102,7 @@ class SqliteStore:
     def _load(self) -> Dictionary:
         opened = self._thread is None
         if opened:
-            self._disk.open()
-            self._ballast.take()
+            self._open()
         window, head = Window(), self._disk.head
         self._number, self._chain, self._at, self._log_bytes = head.folded, head.chain, head.at, 0
         for batch in self._disk.read_log():
@@ -126,6 +126,19 @@ class SqliteStore:
         if opened:
             self._begin()
         return table
+
+    def _open(self) -> None:
+        try:
+            self._disk.open()
+        except sqlite3.Error as error:
+            if not is_full_at_the_start(error):
+                raise
+            # A disk that has become full since: with the reserve there is room to start.
+            self._disk.close()
+            self._ballast.give()
+            self._disk.open()
+        else:
+            self._ballast.take()
 
     def _check_end(self, seen: Seen | None) -> None:
         if seen is None or seen.number < self._number:
@@ -190,7 +203,7 @@ class SqliteStore:
             family = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if family in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise self._refused(f"it cannot be trusted: the file is damaged ({error})", advice) from error
-            if family == sqlite3.SQLITE_FULL:
+            if is_full_at_the_start(error):
                 raise self._refused("the disk is full", "make room, then start again") from error
             raise self._refused(f"it cannot be read ({error})", "look at the disk and its rights") from error
         except OSError as error:
@@ -236,18 +249,14 @@ class SqliteStore:
     def _count(self, blob: bytes, changes: int, seconds: float) -> None:
         self._unfolded_bytes += len(blob)
         self._log_bytes += len(blob)
-        was = self._figures
-        self._figures = replace(
-            was,
-            batches=was.batches + 1,
-            changes=was.changes + changes,
-            bytes_written=was.bytes_written + len(blob),
-            commit_seconds=was.commit_seconds + seconds,
-        )
+        self._batches += 1
+        self._changes += changes
+        self._bytes += len(blob)
+        self._seconds += seconds
 
     def _turn_window(self) -> None:
         """Begin to fold what has come together, if there is enough and nothing is being folded."""
-        if self._folding is None and self._unfolded_bytes >= LOG_BYTES:
+        if self._folding is None and self._unfolded_bytes >= self._log_most:
             self._folding = Folding(self._window, self._number, self._chain, self._at)
             self._log_bytes = self._unfolded_bytes
             bounded = self._window.watermark != float("inf")
@@ -328,8 +337,11 @@ class SqliteStore:
 
     def figures(self) -> Figures:
         """Sizes and counts."""
-        return replace(
-            self._figures,
+        return Figures(
+            batches=self._batches,
+            changes=self._changes,
+            bytes_written=self._bytes,
+            commit_seconds=self._seconds,
             file_bytes=self._disk.sizes(),
             log_bytes=self._log_bytes,
             short_of_room=self._ballast.short_of_room,
@@ -343,6 +355,19 @@ class SqliteStore:
             self._thread = None
         self._disk.close()
         self._witness.close()
+
+
+def whole(url: Url, option: str, default: int) -> int:
+    """An option that is a whole number."""
+    text = url.options.get(option, str(default))
+    if not text.isdigit():
+        raise InvalidRequest(f"url option {option}", text, "it is a whole number")
+    return int(text)
+
+
+def is_full_at_the_start(error: sqlite3.Error) -> bool:
+    """The same before anything was written. Later a file beside it that cannot grow leaves the outcome open."""
+    return is_full(error) or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHMSIZE
 
 
 def is_full(error: sqlite3.Error) -> bool:

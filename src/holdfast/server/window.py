@@ -62,18 +62,20 @@ class Window:
 
     def absorb(self, records: Iterable[Record]) -> None:
         """Let a batch have the last word."""
-        rows, drops = self.puts["R"], self.drops
+        rows, drops, watermark = self.puts["R"], self.drops, self.watermark
         for record in records:
             kind = record[0]
             if kind == "R":
-                key: Key = ("R", record[2], record[1][0], "", 0)
+                order = record[2]
+                key: Key = ("R", order, record[1][0], "", 0)
                 rows[key] = record
-                if record[2] <= self.watermark:
+                if order <= watermark:
                     drops[key] = None
             elif kind == "r":
-                key = ("R", record[2], record[1], "", 0)
+                order = record[2]
+                key = ("R", order, record[1], "", 0)
                 rows.pop(key, None)
-                if record[2] <= self.watermark:
+                if order <= watermark:
                     drops[key] = None
             elif kind in self.puts:
                 key = key_of(record)
@@ -122,6 +124,8 @@ class Overruled:
 
     def __init__(self, window: Window) -> None:
         self.window = window
+        self.claims = {key[2] for key in (*window.drops, *window.puts["R"]) if key[0] == "R"}
+        """By their ids alone: there may be millions to ask for."""
         self.spans: dict[tuple[str, str], list[Span]] = {}
         for span in window.spans:
             self.spans.setdefault((span.kind, span.one), []).append(span)
