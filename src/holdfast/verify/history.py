@@ -8,12 +8,14 @@ counts. A process that is killed half-way has therefore left a call that was nev
 
 **Calls.** All have op, process, start, end, outcome, and owner, name, kind, error where there is one.
 
-- `acquire`, `campaign`, `adopt`: mode, limit, subtree, reentrant. ok: claim, token, slot, deadline.
-  queued: when the claim was first told its place in line; anew if it had to enter again.
-  An adopt names as source the claim that was handed over.
-- `release`, `resign`: claim. The hold is over at its *start*, whatever its outcome.
-- `check`: claim, deadline. ok: the holder looked and found its grant valid. A hold without an end
-  is believed up to its last ok check, read or write.
+- `acquire`, `campaign`, `adopt`: mode, limit, subtree, reentrant, wait. ok: claim, token, slot,
+  deadline. queued: since when the claim was known to have a place in line that it kept until the
+  call ended; left out if its session ended meanwhile and another claim took over.
+  An adopt names as source the claim that was handed over. Re-entries share the claim of the first.
+- `release`, `resign`: claim. The hold is over at its *start*. failed: the grant was lost before.
+- `close`: the client of this owner (no owner: of this process) was closed, and all its holds with it.
+- `check`: claim, deadline. ok: the holder looked after `start` and found its grant valid. A hold
+  without an end is believed up to its last deadline, or the start of its last ok check.
 - `lost`: claim; start is when the holder was told, deadline until when its grant had called itself
   valid. It may come after a release too.
 - `break`: force.
@@ -30,6 +32,9 @@ counts. A process that is killed half-way has therefore left a call that was nev
 A fenced `read` presents its token to the fence too, in the same step as it reads. Otherwise an
 older holder may write between the read and the write of the next one, and that update is lost
 although every write was fenced.
+
+A `deadline` is a reading of the clock *before* the look at `grant.remaining`, plus what remained: a
+pause between the two must not make it later than it is.
 
 **Outcomes.** `ok`: done. `failed`: certainly not done (NotAcquired, Conflict, StaleToken, Deadlock,
 "not done"). `unknown`: nobody can say, or no answer yet.
@@ -77,6 +82,8 @@ class Call:
     limit: int = 0
     subtree: bool = False
     reentrant: bool = False
+    wait: float | None = None
+    """For how long it would stand in line; None: for ever."""
     claim: str = ""
     """What ties the records of one hold together: the claim id, or anything else that is unique in the run."""
     source: str = ""
@@ -208,9 +215,9 @@ class Recorder:
         self.write(answered)
         return answered
 
-    def moment(self, op: str, outcome: Outcome = "ok", **facts: Any) -> Call:
-        """A call that takes no time: `lost`, `check`."""
-        at = self.now()
+    def moment(self, op: str, outcome: Outcome = "ok", at: float | None = None, **facts: Any) -> Call:
+        """A call that takes no time. For a `check`, `at` is the clock *before* the holder looked."""
+        at = self.now() if at is None else at
         call = Call(f"{self._life}.{next(self._ids)}", op, self.process, at, at, outcome, **facts)
         self.write(call)
         return call
