@@ -7,7 +7,7 @@ from typing import Any
 
 import boto3
 
-from tests.servers.process import Server
+from holdfast.verify.servers.process import Server
 
 # moto rolls a refused transaction back by putting a copy of the whole table back, so one request at a
 # time: beside others it would undo their writes, which DynamoDB never does.

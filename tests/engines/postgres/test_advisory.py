@@ -15,9 +15,9 @@ import pytest
 import holdfast
 from holdfast import aio
 from holdfast.engines import advisory_keys
+from holdfast.verify.servers.postgres import PostgresServer
 from tests.engines.postgres.patience import eventually, soon
 from tests.servers.pgbouncer import PgBouncerServer
-from tests.servers.postgres import PostgresServer
 
 Connect = Callable[..., holdfast.Client]
 Database = psycopg.Connection[Any]

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import redis
 
-from tests.servers.process import Server, find, free_port, wait_until
-from tests.servers.redis import RedisServer
+from holdfast.verify.servers.process import Server, find, free_port, wait_until
+from holdfast.verify.servers.redis import RedisServer
 
 
 class Sentinel(Server):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-from tests.servers.process import Server, find, free_port, wait_until
+from holdfast.verify.servers.process import Server, find, free_port, wait_until
 
 
 class RedisServer(Server):

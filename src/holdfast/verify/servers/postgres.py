@@ -6,7 +6,7 @@ import signal
 
 import psycopg
 
-from tests.servers.process import Server, find
+from holdfast.verify.servers.process import Server, find
 
 _DEBIAN = [f"/usr/lib/postgresql/{version}/bin" for version in range(18, 12, -1)]
 
