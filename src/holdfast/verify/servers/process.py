@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -72,6 +73,22 @@ def find(command: str, *folders: str) -> str:
     return found
 
 
+def family(pid: int) -> list[int]:
+    """A process and everything that came of it, the eldest first."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return []
+    return [pid, *(each for child in children for each in family(int(child)))]
+
+
+def signal_family(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process and to everything that came of it. Those that are gone by then are no problem."""
+    for each in family(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, number)
+
+
 class Server:
     """Start, stop, pause, kill. What is written to `folder` survives a stop and is gone after `close`."""
 
@@ -81,6 +98,10 @@ class Server:
 
     def __init__(self) -> None:
         self.port = free_port()
+        self.host = "127.0.0.1"
+        """Where it listens: another address in a network namespace of its own."""
+        self.prefix: list[str] = []
+        """What its command is started with, to get it into a namespace."""
         self.folder = Path(tempfile.mkdtemp(prefix=f"holdfast-{self.name}-"))
         self._process: subprocess.Popen[bytes] | None = None
         if self._other_user():
@@ -97,7 +118,13 @@ class Server:
     def is_ready(self) -> bool:
         """Whether it answers."""
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            probe.settimeout(2.0)
+            return probe.connect_ex((self.host, self.port)) == 0
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there, paused or not."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -116,7 +143,7 @@ class Server:
             self.prepare()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(),
+                [*self.prefix, *self.command()],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
@@ -141,11 +168,16 @@ class Server:
 
     def pause(self) -> None:
         """Let it stand still: connections stay open, nothing is answered."""
-        os.kill(self.pid, signal.SIGSTOP)
+        signal_family(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on after a pause."""
-        os.kill(self.pid, signal.SIGCONT)
+        signal_family(self.pid, signal.SIGCONT)
+
+    def ensure_running(self) -> None:
+        """Start it again if it has ended, by itself or not."""
+        if not self.running:
+            self.start()
 
     def close(self) -> None:
         """End it and remove what it has written."""
@@ -173,8 +205,11 @@ class Server:
 
     def _end(self, number: signal.Signals) -> None:
         assert self._process is not None, f"{self.name} is not running"
+        if number == signal.SIGKILL:
+            # What a killed server leaves behind would keep its successor from starting.
+            signal_family(self.pid, number)
         self._process.send_signal(number)
-        self._process.send_signal(signal.SIGCONT)
+        signal_family(self.pid, signal.SIGCONT)
         self._process.wait(READY_WITHIN)
         self._process = None
 

@@ -8,30 +8,33 @@ from holdfast.verify.servers.process import Server, find, free_port, wait_until
 
 
 class RedisServer(Server):
-    """redis-server without persistence, unless told; a cluster of one node if `cluster`."""
+    """redis-server without persistence, unless told; a cluster of one node if `cluster`; a replica if it `follows`."""
 
     name = "redis"
 
-    def __init__(self, *options: str, cluster: bool = False) -> None:
+    def __init__(self, *options: str, cluster: bool = False, follows: RedisServer | None = None) -> None:
         super().__init__()
         self._options, self._cluster, self._bus_port = options, cluster, free_port()
+        self._follows = follows
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"redis://{self.host}:{self.port}/0"
 
     def command(self) -> list[str]:
         options = ["--save", "", "--appendonly", "no", *self._options]
+        if self._follows is not None:
+            options += ["--replicaof", f"{self._follows.host} {self._follows.port}"]
         if self._cluster:
-            options += ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"]
+            options += ["--cluster-enabled", "yes", "--cluster-announce-ip", self.host]
             options += ["--cluster-port", str(self._bus_port)]
-        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        where = ["--port", str(self.port), "--bind", self.host, "--protected-mode", "no", "--dir", str(self.folder)]
         return [find("redis-server"), *where, *options]
 
     def is_ready(self) -> bool:
         if not super().is_ready():
             return False
-        with redis.Redis(port=self.port) as client:
+        with redis.Redis(self.host, self.port) as client:
             try:
                 client.ping()
             except redis.ConnectionError:

@@ -18,15 +18,16 @@ class Sentinel(Server):
 
     name = "sentinel"
 
-    def __init__(self, primary: int, down_after_ms: int) -> None:
+    def __init__(self, primary: RedisServer, down_after_ms: int) -> None:
         super().__init__()
         self._primary, self._down_after_ms = primary, down_after_ms
 
     def prepare(self) -> None:
         lines = [
             f"port {self.port}",
-            "bind 127.0.0.1",
-            f"sentinel monitor holdfast 127.0.0.1 {self._primary} 2",
+            f"bind {self.host}",
+            "protected-mode no",
+            f"sentinel monitor holdfast {self._primary.host} {self._primary.port} 2",
             f"sentinel down-after-milliseconds holdfast {self._down_after_ms}",
             "sentinel failover-timeout holdfast 2000",
             "sentinel parallel-syncs holdfast 2",
@@ -37,7 +38,7 @@ class Sentinel(Server):
         return [find("redis-server"), str(self.folder / "sentinel.conf"), "--sentinel"]
 
     def ask(self, *words: str) -> Any:
-        with redis.Redis(port=self.port, decode_responses=True) as client:
+        with redis.Redis(self.host, self.port, decode_responses=True) as client:
             return client.execute_command(*words)
 
 
@@ -47,9 +48,8 @@ class WatchedRedis:
     def __init__(self, down_after_ms: int = 500) -> None:
         options = ("--databases", "100000", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
         self.primary = RedisServer(*options)
-        follow = ("--replicaof", f"127.0.0.1 {self.primary.port}")
-        self.replicas = [RedisServer(*options, *follow) for _ in range(2)]
-        self.sentinels = [Sentinel(self.primary.port, down_after_ms) for _ in range(3)]
+        self.replicas = [RedisServer(*options, follows=self.primary) for _ in range(2)]
+        self.sentinels = [Sentinel(self.primary, down_after_ms) for _ in range(3)]
 
     @property
     def servers(self) -> list[Server]:
@@ -57,21 +57,25 @@ class WatchedRedis:
 
     @property
     def url(self) -> str:
-        hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        hosts = ",".join(f"{sentinel.host}:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://{hosts}/holdfast"
+
+    def start(self) -> None:
+        """Start all of them, and wait until each knows of the others."""
+        for server in self.servers:
+            server.start()
+        wait_until(self._complete, 30.0, "replicas and sentinels knowing of each other")
 
     def __enter__(self) -> Self:
         try:
-            for server in self.servers:
-                server.start()
-            wait_until(self._complete, 30.0, "replicas and sentinels knowing of each other")
+            self.start()
         except BaseException:
             self.close()
             raise
         return self
 
     def _complete(self) -> bool:
-        with redis.Redis(port=self.primary.port) as client:
+        with redis.Redis(self.primary.host, self.primary.port) as client:
             info: Any = client.info("replication")
             online = sum(info.get(f"slave{number}", {}).get("state") == "online" for number in range(2))
         return online == 2 and all(

@@ -1,0 +1,249 @@
+"""One run: a target, its clients at work, faults after a plan, then healing, and what is left at the end.
+
+All workloads run at once, under the same faults. Each has a folder with the history of its own; what
+the stage did is in one more file that belongs to all of them.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import holdfast
+from holdfast.verify import history
+from holdfast.verify.client import Config
+from holdfast.verify.crew import Crew
+from holdfast.verify.faults.fault import Fault, Scene, Strike
+from holdfast.verify.history import History, Recorder, Run
+from holdfast.verify.refusal import NotAllowed
+from holdfast.verify.schedule import Appointment, plan
+from holdfast.verify.target import Target
+from holdfast.verify.workloads import CONTROLS, find_workload
+
+STAGE = "stage"
+WITHIN = 30.0
+"""How long after healing every client has to have come through, in seconds."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be run."""
+
+    workloads: tuple[str, ...]
+    faults: tuple[Fault, ...]
+    seconds: float
+    clients: int
+    seed: int
+    command: str = ""
+    """The line that runs it again."""
+    ttl: float | None = None
+    controls: dict[str, str] = field(default_factory=dict)
+    """Workload -> the claim that has to be found broken in it."""
+
+
+@dataclass
+class Performance:
+    """What came of a run: where its histories are, and what was not tested, with the reason."""
+
+    folder: Path
+    workloads: list[str] = field(default_factory=list)
+    struck: Counter[str] = field(default_factory=Counter)
+    """How often each fault struck."""
+    not_tested: dict[str, str] = field(default_factory=dict)
+    """Faults and workloads that were left out, and why."""
+    surprises: list[str] = field(default_factory=list)
+    """What no workload expects: a crash of a client, an error of an unknown kind."""
+
+    def history(self, workload: str) -> History:
+        """The history of one workload, with what the stage did."""
+        return history.read(self.folder / workload, self.folder / f"{STAGE}.jsonl")
+
+
+class Stage:
+    """Runs one order on one target, whose servers it starts."""
+
+    def __init__(self, target: Target, order: Order, folder: Path) -> None:
+        self.target, self.order = target, order
+        self.ttl = order.ttl or target.ttl
+        self.namespace = f"verify-{order.seed % 10**9}"
+        self.done = Performance(folder)
+        self.rng = random.Random(f"stage {order.seed}")
+        self.recorder = Recorder(folder, STAGE)
+        self.recorders: dict[str, Recorder] = {}
+
+    def perform(self) -> Performance:
+        """Run it. The target is closed at the end, whatever happens."""
+        wants = frozenset(need for fault in self.order.faults for need in fault.needs)
+        with self.target.start(wants):
+            faults = self._possible()
+            with self._client() as client:
+                self._choose_workloads(client)
+                self._begin(client, faults)
+            self._play(faults)
+            with self._client() as client:
+                self._look_for_leaks(client)
+        for recorder in (self.recorder, *self.recorders.values()):
+            recorder.close()
+        return self.done
+
+    def _client(self) -> holdfast.Client:
+        url = self.target.url(self.target.addresses)
+        return holdfast.connect(url, ttl=max(10.0, self.ttl), namespace=self.namespace, app="verify")
+
+    def _possible(self) -> list[Fault]:
+        """The faults that this target and machine allow; the others are not tested, and it is said why."""
+        possible = []
+        for fault in self.order.faults:
+            reason = fault.refusal(self.target)
+            if reason:
+                self.done.not_tested[fault.name] = reason
+            else:
+                possible.append(fault)
+        return possible
+
+    def _choose_workloads(self, client: holdfast.Client) -> None:
+        for name in self.order.workloads:
+            reason = find_workload(name).refusal(client)
+            if reason:
+                self.done.not_tested[name] = reason
+            else:
+                self.done.workloads.append(name)
+
+    def _begin(self, client: holdfast.Client, faults: Sequence[Fault]) -> None:
+        order = self.order
+        for name in self.done.workloads:
+            (self.done.folder / name).mkdir()
+            find_workload(name).prepare(str(self.done.folder))
+            run = Run(
+                target=self.target.shown, workload=name, seed=order.seed, command=order.command, ttl=self.ttl,
+                faults=tuple(fault.name for fault in faults), guarantees=client.guarantees.as_dict(),
+                control=order.controls.get(name, CONTROLS_CLAIMS.get(name, "") if name in CONTROLS else ""),
+            )  # fmt: skip
+            self.recorders[name] = Recorder(self.done.folder / name, STAGE)
+            self.recorders[name].write(run.begin())
+
+    def _play(self, faults: Sequence[Fault]) -> None:
+        """Let the clients work, do to them what was planned, heal, and let them come to their end."""
+        order = self.order
+        config = Config(
+            name="", place=0, url="", ttl=self.ttl, folder=str(self.done.folder), workloads=tuple(self.done.workloads),
+            style="", seed=order.seed, namespace=self.namespace,
+        )  # fmt: skip
+        crew = Crew(self.target, config, order.clients, proxied=any(fault.side == "client" for fault in faults))
+        try:
+            crew.start()
+            scene = Scene(self.target, crew, self.ttl, random.Random(f"scene {order.seed}"))
+            Storm(self.recorder, self.done, scene).rage(plan(faults, order.seconds, self.ttl, self.rng), order.seconds)
+            self.target.revive()
+            self.recorder.note("heal", within=WITHIN)
+            self._finish(crew)
+        finally:
+            crew.close()
+
+    def _finish(self, crew: Crew) -> None:
+        for member in crew.members:
+            member.say("finish")
+        until = time.monotonic() + WITHIN + 5.0
+        while time.monotonic() < until and not all(member.done.is_set() for member in crew.members):
+            if all(member.done.is_set() or not member.running for member in crew.members):
+                break
+            time.sleep(0.02)
+        for member in crew.members:
+            if not member.done.is_set():
+                state = "was still at work" if member.running else "had ended"
+                self.done.surprises.append(f"{member} {state} {WITHIN:g} s after healing: {tail(member.log)}")
+            elif member.surprises:
+                self.done.surprises.append(f"{member}: {tail(member.log)}")
+
+    def _look_for_leaks(self, client: holdfast.Client) -> None:
+        """Give sessions that were killed time to end; then look at what is left, and remove what was made."""
+        names = [(workload, kind, name) for workload in self.done.workloads for kind, name in self._names(workload)]
+        until = time.monotonic() + 2 * self.ttl + 5.0
+        while time.monotonic() < until and any(_left(client, kind, name) for _, kind, name in names):
+            time.sleep(0.1)
+        self.recorder.note("end")
+        for workload, kind, name in names:
+            recorder = self.recorders[workload]
+            call = recorder.begin("inspect", name=name, kind=kind)
+            left = _left(client, kind, name)
+            recorder.end(call, "ok", value=left or {"holders": [], "waiters": []})
+        if "cell" in self.done.workloads:
+            for _, name in find_workload("cell").names:
+                client.cell(name).delete()
+
+    @staticmethod
+    def _names(workload: str) -> list[tuple[str, str]]:
+        return [(kind, name) for kind, name in find_workload(workload).names if kind != "cell"]
+
+
+CONTROLS_CLAIMS = {"unfenced": "updates", "no-mutex": "exclusion"}
+
+
+def _left(client: holdfast.Client, kind: str, name: str) -> dict[str, list[str]]:
+    """Who holds or waits; empty if nobody does."""
+    info = client.inspect(name, kind=kind)
+    if not info.holders and not info.waiters:
+        return {}
+    return {
+        "holders": [f"{party.app} {party.claim}" for party in info.holders],
+        "waiters": [f"{party.app} {party.claim}" for party in info.waiters],
+    }
+
+
+def tail(log: Path) -> str:
+    """What a client wrote last."""
+    return log.read_text()[-2000:].strip() if log.exists() else ""
+
+
+class Storm:
+    """Keeps appointments: begins each fault at its time, and undoes it when its length is over."""
+
+    def __init__(self, recorder: Recorder, done: Performance, scene: Scene) -> None:
+        self.recorder, self.done, self.scene = recorder, done, scene
+        self._under_way: list[tuple[float, Strike, history.Fault]] = []
+
+    def rage(self, appointments: Sequence[Appointment], seconds: float) -> None:
+        """Go through all of it. At the end nothing is left undone."""
+        began = time.monotonic()
+        waiting = sorted(appointments, key=lambda each: each.at)
+        try:
+            while waiting or self._under_way or time.monotonic() < began + seconds:
+                now = time.monotonic() - began
+                self._undo(now)
+                # What found no victim is tried again, until the run is over.
+                due = [each for each in waiting if each.at <= now]
+                waiting = [each for each in waiting if each.at > now]
+                waiting += [each for each in due if not self._begin(each, now) and now < seconds]
+                time.sleep(0.02)
+        finally:
+            self._undo(float("inf"))
+        for each in appointments:
+            if not self.done.struck[each.fault.name]:
+                self.done.not_tested.setdefault(each.fault.name, "the run was too short, or nobody was left to hit")
+
+    def _begin(self, appointment: Appointment, now: float) -> bool:
+        fault = appointment.fault
+        try:
+            strike = fault.begin(self.scene)
+        except NotAllowed as refusal:
+            self.done.not_tested[fault.name] = refusal.reason
+            return True
+        if strike is None:
+            return False
+        record = self.recorder.fault(fault.what, strike.victim, fault=fault.name, **strike.details)
+        self.scene.taken.update(id(each) for each in strike.taken)
+        self.done.struck[fault.name] += 1
+        self._under_way.append((now + appointment.length, strike, record))
+        return True
+
+    def _undo(self, now: float) -> None:
+        for entry in [entry for entry in self._under_way if entry[0] <= now]:
+            self._under_way.remove(entry)
+            _, strike, record = entry
+            strike.undo()
+            self.recorder.undo(record)
+            self.scene.taken.difference_update(id(each) for each in strike.taken)
