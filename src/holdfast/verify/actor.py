@@ -112,7 +112,7 @@ class Actor:
 
         lock = build(on_lost=lost, on_wait=waiting.told)
         op = "campaign" if hasattr(lock, "campaign") else "acquire"
-        call = recorder.begin(op, **facts)
+        call = recorder.begin(op, **facts, wait=wait)
         try:
             grant = await do(lock.campaign(wait) if op == "campaign" else lock.acquire(wait))
         except HoldfastError as error:

@@ -22,7 +22,7 @@ from holdfast.verify.history import History, Recorder, Run
 from holdfast.verify.refusal import NotAllowed
 from holdfast.verify.schedule import Appointment, plan
 from holdfast.verify.target import Target
-from holdfast.verify.workloads import CONTROLS, find_workload
+from holdfast.verify.workloads import find_workload
 
 STAGE = "stage"
 WITHIN = 30.0
@@ -41,8 +41,6 @@ class Order:
     command: str = ""
     """The line that runs it again."""
     ttl: float | None = None
-    controls: dict[str, str] = field(default_factory=dict)
-    """Workload -> the claim that has to be found broken in it."""
 
 
 @dataclass
@@ -121,7 +119,7 @@ class Stage:
             run = Run(
                 target=self.target.shown, workload=name, seed=order.seed, command=order.command, ttl=self.ttl,
                 faults=tuple(fault.name for fault in faults), guarantees=client.guarantees.as_dict(),
-                control=order.controls.get(name, CONTROLS_CLAIMS.get(name, "") if name in CONTROLS else ""),
+                control=find_workload(name).breaks,
             )  # fmt: skip
             self.recorders[name] = Recorder(self.done.folder / name, STAGE)
             self.recorders[name].write(run.begin())
@@ -180,17 +178,14 @@ class Stage:
         return [(kind, name) for kind, name in find_workload(workload).names if kind != "cell"]
 
 
-CONTROLS_CLAIMS = {"unfenced": "updates", "no-mutex": "exclusion"}
-
-
 def _left(client: holdfast.Client, kind: str, name: str) -> dict[str, list[str]]:
     """Who holds or waits; empty if nobody does."""
     info = client.inspect(name, kind=kind)
     if not info.holders and not info.waiters:
         return {}
     return {
-        "holders": [f"{party.app} {party.claim}" for party in info.holders],
-        "waiters": [f"{party.app} {party.claim}" for party in info.waiters],
+        "holders": [party.claim for party in info.holders],
+        "waiters": [party.claim for party in info.waiters],
     }
 
 

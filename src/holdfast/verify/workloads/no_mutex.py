@@ -10,6 +10,7 @@ class NoMutex(Mutex):
 
     name = "no-mutex"
     names = (("lock", "verify/no-mutex/a"),)
+    breaks = "exclusion"
 
     def lock_name(self, name: str) -> str:
         return f"{name}/{self.actor.process}"

@@ -11,3 +11,4 @@ class Unfenced(Protected):
     name = "unfenced"
     names = (("lock", "verify/unfenced/a"),)
     fenced = False
+    breaks = "unfenced updates"

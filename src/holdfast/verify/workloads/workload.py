@@ -16,6 +16,9 @@ class Workload(ABC):
     names: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Kind and name of everything that it takes: nothing of it may be left at the end."""
 
+    breaks: ClassVar[str] = ""
+    """A control's: the claim that has to be found broken."""
+
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
 
