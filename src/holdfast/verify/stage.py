@@ -15,14 +15,16 @@ from pathlib import Path
 
 import holdfast
 from holdfast.verify import history
+from holdfast.verify.checkers import tokens
 from holdfast.verify.client import Config
+from holdfast.verify.controls import NAIVE, Controls, write_naive
 from holdfast.verify.crew import Crew
-from holdfast.verify.faults.fault import Fault, Scene, Strike
+from holdfast.verify.faults.fault import Fault, Scene
 from holdfast.verify.history import History, Recorder, Run
-from holdfast.verify.refusal import NotAllowed
-from holdfast.verify.schedule import Appointment, plan
+from holdfast.verify.schedule import plan
+from holdfast.verify.storm import Storm
 from holdfast.verify.target import Target
-from holdfast.verify.workloads import find_workload
+from holdfast.verify.workloads import CONTROLS, find_workload
 
 STAGE = "stage"
 WITHIN = 30.0
@@ -41,6 +43,8 @@ class Order:
     command: str = ""
     """The line that runs it again."""
     ttl: float | None = None
+    controls: bool = True
+    """Whether the runs that must fail are run too."""
 
 
 @dataclass
@@ -49,6 +53,8 @@ class Performance:
 
     folder: Path
     workloads: list[str] = field(default_factory=list)
+    controls: list[str] = field(default_factory=list)
+    """Workloads that must be found broken."""
     struck: Counter[str] = field(default_factory=Counter)
     """How often each fault struck."""
     not_tested: dict[str, str] = field(default_factory=dict)
@@ -81,6 +87,9 @@ class Stage:
             with self._client() as client:
                 self._choose_workloads(client)
                 self._begin(client, faults)
+            if self.order.controls:
+                Controls(self.target, self._config(tuple(CONTROLS)), self.recorder).perform()
+                write_naive(self.recorders[NAIVE], self.order.seed)
             self._play(faults)
             with self._client() as client:
                 self._look_for_leaks(client)
@@ -113,29 +122,38 @@ class Stage:
 
     def _begin(self, client: holdfast.Client, faults: Sequence[Fault]) -> None:
         order = self.order
-        for name in self.done.workloads:
+        controls = {each.name: each.breaks for each in CONTROLS.values()} | {NAIVE: tokens.CLAIM}
+        self.done.controls = list(controls) if order.controls else []
+        for name in (*self.done.workloads, *self.done.controls):
             (self.done.folder / name).mkdir()
-            find_workload(name).prepare(str(self.done.folder))
+            if name != NAIVE:
+                find_workload(name).prepare(str(self.done.folder))
             run = Run(
                 target=self.target.shown, workload=name, seed=order.seed, command=order.command, ttl=self.ttl,
                 faults=tuple(fault.name for fault in faults), guarantees=client.guarantees.as_dict(),
-                control=find_workload(name).breaks,
+                control=controls.get(name, ""),
             )  # fmt: skip
             self.recorders[name] = Recorder(self.done.folder / name, STAGE)
             self.recorders[name].write(run.begin())
 
+    def _config(self, workloads: tuple[str, ...]) -> Config:
+        return Config(
+            name="", place=0, url="", ttl=self.ttl, folder=str(self.done.folder), workloads=workloads, style="",
+            seed=self.order.seed, namespace=self.namespace,
+        )  # fmt: skip
+
     def _play(self, faults: Sequence[Fault]) -> None:
         """Let the clients work, do to them what was planned, heal, and let them come to their end."""
         order = self.order
-        config = Config(
-            name="", place=0, url="", ttl=self.ttl, folder=str(self.done.folder), workloads=tuple(self.done.workloads),
-            style="", seed=order.seed, namespace=self.namespace,
-        )  # fmt: skip
+        config = self._config(tuple(self.done.workloads))
         crew = Crew(self.target, config, order.clients, proxied=any(fault.side == "client" for fault in faults))
         try:
             crew.start()
             scene = Scene(self.target, crew, self.ttl, random.Random(f"scene {order.seed}"))
-            Storm(self.recorder, self.done, scene).rage(plan(faults, order.seconds, self.ttl, self.rng), order.seconds)
+            storm = Storm(self.recorder, scene)
+            storm.rage(plan(faults, order.seconds, self.ttl, self.rng), order.seconds)
+            self.done.struck.update(storm.struck)
+            self.done.not_tested.update(storm.not_tested)
             self.target.revive()
             self.recorder.note("heal", within=WITHIN)
             self._finish(crew)
@@ -192,53 +210,3 @@ def _left(client: holdfast.Client, kind: str, name: str) -> dict[str, list[str]]
 def tail(log: Path) -> str:
     """What a client wrote last."""
     return log.read_text()[-2000:].strip() if log.exists() else ""
-
-
-class Storm:
-    """Keeps appointments: begins each fault at its time, and undoes it when its length is over."""
-
-    def __init__(self, recorder: Recorder, done: Performance, scene: Scene) -> None:
-        self.recorder, self.done, self.scene = recorder, done, scene
-        self._under_way: list[tuple[float, Strike, history.Fault]] = []
-
-    def rage(self, appointments: Sequence[Appointment], seconds: float) -> None:
-        """Go through all of it. At the end nothing is left undone."""
-        began = time.monotonic()
-        waiting = sorted(appointments, key=lambda each: each.at)
-        try:
-            while waiting or self._under_way or time.monotonic() < began + seconds:
-                now = time.monotonic() - began
-                self._undo(now)
-                # What found no victim is tried again, until the run is over.
-                due = [each for each in waiting if each.at <= now]
-                waiting = [each for each in waiting if each.at > now]
-                waiting += [each for each in due if not self._begin(each, now) and now < seconds]
-                time.sleep(0.02)
-        finally:
-            self._undo(float("inf"))
-        for each in appointments:
-            if not self.done.struck[each.fault.name]:
-                self.done.not_tested.setdefault(each.fault.name, "the run was too short, or nobody was left to hit")
-
-    def _begin(self, appointment: Appointment, now: float) -> bool:
-        fault = appointment.fault
-        try:
-            strike = fault.begin(self.scene)
-        except NotAllowed as refusal:
-            self.done.not_tested[fault.name] = refusal.reason
-            return True
-        if strike is None:
-            return False
-        record = self.recorder.fault(fault.what, strike.victim, fault=fault.name, **strike.details)
-        self.scene.taken.update(id(each) for each in strike.taken)
-        self.done.struck[fault.name] += 1
-        self._under_way.append((now + appointment.length, strike, record))
-        return True
-
-    def _undo(self, now: float) -> None:
-        for entry in [entry for entry in self._under_way if entry[0] <= now]:
-            self._under_way.remove(entry)
-            _, strike, record = entry
-            strike.undo()
-            self.recorder.undo(record)
-            self.scene.taken.difference_update(id(each) for each in strike.taken)

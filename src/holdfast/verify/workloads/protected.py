@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 from functools import partial
 from typing import ClassVar
 
@@ -51,7 +50,7 @@ class Protected(Workload):
                 return False
             actor.recorder.end(call, "ok", value=found)
             actor.board.add(PRIZE)
-            await actor.pause(thinking(actor.rng, actor.ttl))
+            await actor.pause(self.thinking())
             actor.board.add(-PRIZE)
             element = f"{actor.process}-{os.getpid()}-{next(self._numbers)}"
             call = actor.recorder.begin("write", **held.facts, fenced=self.fenced, value=element)
@@ -63,7 +62,7 @@ class Protected(Workload):
             actor.recorder.end(call, "ok", version=version)
         return True
 
-
-def thinking(rng: random.Random, ttl: float) -> float:
-    """Mostly short; now and then up to the ttl, so that a pause finds somebody between read and write."""
-    return rng.uniform(0.0, ttl) if rng.random() < 0.15 else rng.uniform(0.0, ttl / 20)
+    def thinking(self) -> float:
+        """Mostly short; now and then up to the ttl, so that a pause finds somebody between read and write."""
+        rng, ttl = self.actor.rng, self.actor.ttl
+        return rng.uniform(0.0, ttl) if rng.random() < 0.15 else rng.uniform(0.0, ttl / 20)

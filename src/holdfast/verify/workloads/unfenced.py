@@ -12,3 +12,6 @@ class Unfenced(Protected):
     names = (("lock", "verify/unfenced/a"),)
     fenced = False
     breaks = "unfenced updates"
+
+    def thinking(self) -> float:
+        return self.actor.rng.uniform(0.1, 0.3) * self.actor.ttl
