@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,8 +52,17 @@ def test_a_hold_goes_on_while_heartbeats_move_its_deadline() -> None:
     assert span(acquired(deadline=4.0), checked) == (1.0, 8.0)
 
 
-def test_a_killed_holder_holds_no_longer() -> None:
-    assert span(acquired(deadline=9.0), Fault("kill", "a", 2.0)) == (1.0, 2.0)
+def test_a_killed_holder_is_not_known_to_hold_after_it_was_last_heard_of() -> None:
+    heard = call("check", "a", 1.5, 1.6, claim="x", deadline=9.0)
+
+    assert span(acquired(deadline=9.0), heard, Fault("kill", "a", 2.0)) == (1.0, 1.6)
+
+
+def test_a_holder_whose_successor_speaks_is_dead() -> None:
+    successor = replace(call("check", "a", 4.0, 4.0, claim="other"), id="a.2.1")
+    heard = call("check", "a", 1.5, 1.6, claim="x", deadline=9.0)
+
+    assert span(acquired(deadline=9.0), heard, successor) == (1.0, 1.6)
 
 
 def test_the_kill_of_a_former_process_of_the_same_name_ends_nothing() -> None:

@@ -26,7 +26,8 @@ counts. A process that is killed half-way has therefore left a call that was nev
 - `cell_get`. ok: value, version (nothing there: None, 0).
 - `cell_set`, `cell_delete`: value; expected (None: whatever is there). ok: version.
   failed with error `Conflict`: version is what was there instead.
-- `inspect`. ok: value is `{"holders": [...], "waiters": [...]}`, each an owner or a claim as text.
+- `inspect`. ok: value is `{"holders": [...], "waiters": [...]}`, each a text with
+  the owner or the claim as one of its words.
   Those that start after the note `end` say what was left behind.
 
 A fenced `read` presents its token to the fence too, in the same step as it reads. Otherwise an

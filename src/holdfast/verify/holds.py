@@ -11,7 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from holdfast.verify.history import GRANTING, RELEASING, Call, Fault, History
+from holdfast.verify.history import GRANTING, RELEASING, Call, History
+
+DEADLY = frozenset({"kill", "clock"})
+"""Faults that end a process. One whose clock is moved is started anew under the other clock."""
+FOREVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +26,8 @@ class Hold:
     """The acquire that was answered first."""
     start: float
     end: float
-    ended_by: Call | Fault | None
-    """What ended it; None: its deadline, or nothing more is known of it."""
+    ended_by: Call | None
+    """What ended it; None: its deadline, its holder's death, or nothing more is known of it."""
 
     @property
     def lasted(self) -> bool:
@@ -49,28 +53,39 @@ def holds(history: History) -> list[Hold]:
         if call.op == "adopt" and call.source:
             # A repeat of an adopt changes nothing any more.
             adopted.setdefault(call.source, call)
-    kills = _kills(history.faults)
+    ended = deaths(history)
     breaks = [call for call in history.calls if call.op == "break" and call.force]
     found = []
     for (process, claim), calls in by_claim.items():
-        outside: list[Call | Fault] = [*closes[process], *kills[process], *breaks]
+        outside: list[Call] = [*closes[process], *breaks]
         if claim in adopted:
             outside.append(adopted[claim])
-        hold = _hold(calls, outside)
+        hold = _hold(calls, outside, ended.get(life(calls[0]), FOREVER))
         if hold is not None and hold.lasted:
             found.append(hold)
     return sorted(found, key=lambda hold: hold.start)
 
 
-def _kills(faults: Iterable[Fault]) -> dict[str, list[Fault]]:
-    kills: dict[str, list[Fault]] = defaultdict(list)
-    for fault in faults:
-        if fault.what == "kill":
-            kills[fault.target].append(fault)
-    return kills
+def life(call: Call) -> str:
+    """Which life of its process made a call: one that was killed comes back under its old name."""
+    return call.id.rpartition(".")[0]
 
 
-def _hold(calls: list[Call], outside: list[Call | Fault]) -> Hold | None:
+def deaths(history: History) -> dict[str, float]:
+    """When each life that has ended was last heard of. When exactly it was killed is noted too late, or not at all."""
+    heard: dict[str, float] = defaultdict(float)
+    lives: dict[str, list[str]] = defaultdict(list)
+    for call in history.calls:
+        heard[life(call)] = max(heard[life(call)], call.start, call.end or 0.0)
+        if life(call) not in lives[call.process]:
+            lives[call.process].append(life(call))
+    ended = {earlier for each in lives.values() for earlier in each[:-1]}
+    for fault in history.faults:
+        ended |= {each for each in lives[fault.target][-1:] if fault.what in DEADLY and fault.start >= heard[each]}
+    return {each: heard[each] for each in ended}
+
+
+def _hold(calls: list[Call], outside: list[Call], death: float) -> Hold | None:
     """The hold of one claim, given all calls that name it and all else that may have ended it."""
     granted = [call for call in calls if call.op in GRANTING and call.ok and call.end is not None]
     if not granted:
@@ -79,7 +94,7 @@ def _hold(calls: list[Call], outside: list[Call | Fault]) -> Hold | None:
     assert first.end is not None
     start = first.end
     known = _known_until(start, calls)
-    ends: list[tuple[float, Call | Fault | None]] = [
+    ends: list[tuple[float, Call | None]] = [
         (call.start if call.deadline is None else min(call.start, call.deadline), call)
         for call in calls
         if call.op == "lost"
@@ -91,7 +106,7 @@ def _hold(calls: list[Call], outside: list[Call | Fault]) -> Hold | None:
         ends.append((last.start if last.ok else min(last.start, max(known, _promised(calls, last))), last))
     if not any(isinstance(by, Call) and (by.op == "lost" or (by.op in RELEASING and by.ok)) for _, by in ends):
         deadlines = [call.deadline for call in calls if call.deadline is not None]
-        ends.append((max([known, *deadlines]), None))
+        ends.append((min(max([known, *deadlines]), death), None))
     end, by = min(ends, key=lambda each: each[0])
     return Hold(first, start, end, by)
 
@@ -109,9 +124,9 @@ def _promised(calls: Iterable[Call], release: Call) -> float:
     return max((call.deadline for call in calls if call.deadline is not None), default=float("-inf"))
 
 
-def _concerns(record: Call | Fault, held: Call) -> bool:
+def _concerns(record: Call, held: Call) -> bool:
     """Whether what happened outside ends this hold."""
-    if isinstance(record, Fault) or record.op == "adopt":
+    if record.op == "adopt":
         return True
     if record.op == "break":
         return record.name == held.name and spaces(record.kind) == spaces(held.kind)

@@ -29,7 +29,7 @@ def check(history: History) -> Finding:
 
 def _left_by(history: History, left: list[tuple[str, str]]) -> list[Call]:
     """The acquires that left them, where the history knows."""
-    who = {each for _, each in left}
-    known = [call for call in history.calls if call.op in GRANTING and (call.claim in who or call.owner in who)]
+    text = " ".join(who for _, who in left).split()
+    known = [call for call in history.calls if call.op in GRANTING and (call.claim in text or call.owner in text)]
     # Of an owner that made many, the last is the likely one.
     return list({call.owner: call for call in known}.values())

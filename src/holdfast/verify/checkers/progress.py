@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from holdfast.verify.checkers.exclusion import related
 from holdfast.verify.finding import Finding, Violation, found, violation
 from holdfast.verify.history import GRANTING, Call, History, Note
-from holdfast.verify.holds import holds, spaces
+from holdfast.verify.holds import deaths, holds, life, spaces
 
 CLAIM = "progress"
 BREATH = 1.0
@@ -30,9 +30,10 @@ def check(history: History) -> Finding:
     end = history.note("end")
     until = end.at if end is not None else history.span[1]
     within = float(heal.details["within"])
+    ended = deaths(history)
     asked: dict[tuple[str, str], list[Call]] = defaultdict(list)
     for call in history.calls:
-        if call.op in GRANTING and heal.at < _wanted_until(history, call, until) and call.start < until:
+        if call.op in GRANTING and heal.at < _wanted_until(call, until, ended) and call.start < until:
             asked[spaces(call.kind), call.name].append(call)
     every = holds(history)
     busy: dict[tuple[str, str], list[Span]] = defaultdict(list)
@@ -43,7 +44,7 @@ def check(history: History) -> Finding:
     for key, calls in asked.items():
         wide = next((call for call in calls if call.subtree), None)
         kin = [hold for hold in (covering if wide is None else every) if related(hold.call, wide or calls[0])]
-        wanted = [(max(call.start, heal.at), _wanted_until(history, call, until)) for call in calls]
+        wanted = [(max(call.start, heal.at), _wanted_until(call, until, ended)) for call in calls]
         given = [(call.end, call.end) for call in calls if call.ok and call.end is not None]
         moving = [*busy[key], *given, *((hold.start, hold.end) for hold in kin)]
         violations += [
@@ -57,12 +58,9 @@ def check(history: History) -> Finding:
     return found(CLAIM, len(asked), violations, "nobody asked for a lock after healing")
 
 
-def _wanted_until(history: History, call: Call, until: float) -> float:
-    """An unanswered call waits until its process was killed, or until the end of the run."""
-    if call.end is not None:
-        return min(call.end, until)
-    kills = (fault.start for fault in history.faults if fault.what == "kill" and fault.target == call.process)
-    return min((at for at in kills if at >= call.start), default=until)
+def _wanted_until(call: Call, until: float, ended: dict[str, float]) -> float:
+    """An unanswered call waits until its process has died, or until the end of the run."""
+    return min(ended.get(life(call), until) if call.end is None else call.end, until)
 
 
 def _still(wanted: list[Span], moving: list[Span]) -> Iterator[Span]:
