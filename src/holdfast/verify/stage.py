@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import holdfast
-from holdfast.verify import history
 from holdfast.verify.checkers import tokens
 from holdfast.verify.client import Config
 from holdfast.verify.controls import NAIVE, Controls, write_naive
 from holdfast.verify.crew import Crew
 from holdfast.verify.faults.fault import Fault, Scene
-from holdfast.verify.history import History, Recorder, Run
+from holdfast.verify.history import Recorder, Run
+from holdfast.verify.performance import STAGE, Performance
 from holdfast.verify.schedule import plan
 from holdfast.verify.storm import Storm
 from holdfast.verify.target import Target
 from holdfast.verify.workloads import CONTROLS, find_workload
 
-STAGE = "stage"
 WITHIN = 30.0
 """How long after healing every client has to have come through, in seconds."""
 
@@ -47,31 +45,13 @@ class Order:
     """Whether the runs that must fail are run too."""
 
 
-@dataclass
-class Performance:
-    """What came of a run: where its histories are, and what was not tested, with the reason."""
-
-    folder: Path
-    workloads: list[str] = field(default_factory=list)
-    controls: list[str] = field(default_factory=list)
-    """Workloads that must be found broken."""
-    struck: Counter[str] = field(default_factory=Counter)
-    """How often each fault struck."""
-    not_tested: dict[str, str] = field(default_factory=dict)
-    """Faults and workloads that were left out, and why."""
-    surprises: list[str] = field(default_factory=list)
-    """What no workload expects: a crash of a client, an error of an unknown kind."""
-
-    def history(self, workload: str) -> History:
-        """The history of one workload, with what the stage did."""
-        return history.read(self.folder / workload, self.folder / f"{STAGE}.jsonl")
-
-
 class Stage:
     """Runs one order on one target, whose servers it starts."""
 
-    def __init__(self, target: Target, order: Order, folder: Path) -> None:
-        self.target, self.order = target, order
+    def __init__(
+        self, target: Target, order: Order, folder: Path, tell: Callable[[str], object] = lambda text: None
+    ) -> None:
+        self.target, self.order, self.tell = target, order, tell
         self.ttl = order.ttl or target.ttl
         self.namespace = f"verify-{order.seed % 10**9}"
         self.done = Performance(folder)
@@ -82,15 +62,18 @@ class Stage:
     def perform(self) -> Performance:
         """Run it. The target is closed at the end, whatever happens."""
         wants = frozenset(need for fault in self.order.faults for need in fault.needs)
+        self.tell(f"starting {self.target.shown}")
         with self.target.start(wants):
             faults = self._possible()
             with self._client() as client:
                 self._choose_workloads(client)
                 self._begin(client, faults)
             if self.order.controls:
+                self.tell("controls: runs that must fail")
                 Controls(self.target, self._config(tuple(CONTROLS)), self.recorder).perform()
                 write_naive(self.recorders[NAIVE], self.order.seed)
             self._play(faults)
+            self.tell("looking at what is left")
             with self._client() as client:
                 self._look_for_leaks(client)
         for recorder in (self.recorder, *self.recorders.values()):
@@ -150,10 +133,11 @@ class Stage:
         try:
             crew.start()
             scene = Scene(self.target, crew, self.ttl, random.Random(f"scene {order.seed}"))
-            storm = Storm(self.recorder, scene)
+            storm = Storm(self.recorder, scene, self.tell)
             storm.rage(plan(faults, order.seconds, self.ttl, self.rng), order.seconds)
             self.done.struck.update(storm.struck)
             self.done.not_tested.update(storm.not_tested)
+            self.tell("healed: everybody has to come through once more")
             self.target.revive()
             self.recorder.note("heal", within=WITHIN)
             self._finish(crew)

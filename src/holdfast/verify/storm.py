@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.verify import history
 from holdfast.verify.faults.fault import Scene, Strike
@@ -16,8 +16,8 @@ from holdfast.verify.schedule import Appointment
 class Storm:
     """Keeps appointments: begins each fault at its time, and undoes it when its length is over."""
 
-    def __init__(self, recorder: Recorder, scene: Scene) -> None:
-        self.recorder, self.scene = recorder, scene
+    def __init__(self, recorder: Recorder, scene: Scene, tell: Callable[[str], object]) -> None:
+        self.recorder, self.scene, self.tell = recorder, scene, tell
         self.struck: Counter[str] = Counter()
         """How often each fault struck."""
         self.not_tested: dict[str, str] = {}
@@ -54,6 +54,7 @@ class Storm:
         record = self.recorder.fault(fault.what, strike.victim, fault=fault.name, **strike.details)
         self.scene.taken.update(id(each) for each in strike.taken)
         self.struck[fault.name] += 1
+        self.tell(f"{now:.0f} s: {fault.name} {strike.victim}")
         self._under_way.append((now + appointment.length, strike, record))
         return True
 
