@@ -91,15 +91,17 @@ class Network:
         run("ip", "-n", switch, "link", "set", device, "master", "br0")
         run("ip", "-n", switch, "link", "set", device, "up")
 
-    def cut_off(self, side: Iterable[Server]) -> None:
-        """Let nothing pass between these servers and the others. Clients reach both sides."""
+    def cut_off(self, side: Iterable[Server], *, from_clients: bool = False) -> None:
+        """Let nothing pass between these servers and the others. Clients reach both sides, unless told."""
         here = list(side)
-        there = [server for server in self.servers if server not in here]
+        there = [server.host for server in self.servers if server not in here]
+        if from_clients:
+            there.append(f"{self._subnet}.1")
         for server in here:
-            for other in there:
-                name = self._names[id(server)]
-                run("ip", "netns", "exec", name, "iptables", "-w", "-A", "INPUT", "-s", other.host, "-j", "DROP")
-                run("ip", "netns", "exec", name, "iptables", "-w", "-A", "OUTPUT", "-d", other.host, "-j", "DROP")
+            inside = ("ip", "netns", "exec", self._names[id(server)], "iptables", "-w", "-A")
+            for host in there:
+                run(*inside, "INPUT", "-s", host, "-j", "DROP")
+                run(*inside, "OUTPUT", "-d", host, "-j", "DROP")
 
     def heal(self) -> None:
         """Let everything pass."""

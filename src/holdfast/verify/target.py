@@ -31,6 +31,9 @@ class Target:
     syncs: ClassVar[str] = ""
     """The system calls by which its first server makes things durable."""
 
+    talks: ClassVar[bool] = True
+    """Whether its servers speak with each other; where they do not, only clients can be cut off from them."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.servers: list[Server] = []
@@ -40,7 +43,7 @@ class Target:
         self.client_prefix: list[str] = []
         """What a client has to be started with to reach it."""
         self.refused: dict[str, str] = {}
-        """What the machine did not allow, and why: `network`, `disk`."""
+        """What the machine did not allow, and why: `network`, `disk`. It is reported."""
         self._open = ExitStack()
 
     def make(self) -> list[Server]:

@@ -19,6 +19,7 @@ class RedlockTarget(Target):
     scheme = "redlock"
     disk_size = "24m"
     syncs = "fsync,fdatasync"
+    talks = False
 
     def make(self) -> list[Server]:
         return [RedisServer(*DURABLE) for _ in range(NODES)]
