@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from holdfast.verify.history import Call, History, Note, Recorder, Run, line, parse, read, write
+from holdfast.verify.history import Call, Fault, History, Note, Recorder, Run, line, parse, read, write
 
 
 def test_what_was_recorded_is_read_back_as_it_was(tmp_path: Path) -> None:
@@ -75,3 +75,10 @@ def test_a_whole_history_can_be_kept_in_one_file(tmp_path: Path) -> None:
     write(history, tmp_path / "one.jsonl")
 
     assert read(tmp_path / "one.jsonl") == history
+
+
+def test_a_fault_of_another_run_on_the_same_stage_is_not_this_ones() -> None:
+    work = Call("1", "read", "c1", 5.0, 6.0, "ok")
+    before, during, after = Fault("pause", "c1", 1.0, 2.0), Fault("pause", "c1", 4.0, 5.5), Fault("pause", "c1", 7.0)
+
+    assert History.of([work, before, during, after]).own().faults == (during,)

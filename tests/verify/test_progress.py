@@ -58,12 +58,16 @@ def test_a_lock_that_stands_still_after_healing_is_caught(name: str) -> None:
     [
         [END, held("a", 12, 13)],
         [healed(10, 5), END],
-        [healed(10, 5), Note("end", 12), held("a", 11, 11.5)],
+        [healed(10, 5), Note("end", 12), call("acquire", "a", 11, None, "unknown")],
     ],
     ids=["no healing", "nobody asked", "the run was too short"],
 )
 def test_progress_that_could_not_be_seen_was_not_tested(records: Story) -> None:
     assert progress.check(history(*records)).state == "not tested"
+
+
+def test_a_run_may_end_soon_once_everything_has_gone_on() -> None:
+    assert progress.check(history(healed(10, 5), Note("end", 12), held("a", 11, 11.5))).state == "kept"
 
 
 def looked(at: float, *, holders: tuple[str, ...] = (), waiters: tuple[str, ...] = (), name: str = "k") -> Call:

@@ -73,7 +73,8 @@ def test_a_control_of_lost_updates_is_caught_without_a_fence() -> None:
     assert judge([GOOD, lost]).controls[0].caught
 
 
-def test_what_could_not_be_decided_exits_with_75() -> None:
+def test_what_could_not_be_decided_exits_with_75(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.verify.checkers.cells.MOST_CONFIGURATIONS", 1000)
     cells = [call("cell_set", f"p{each}", 1, None, "unknown", value=f"v{each}") for each in range(20)]
     undecided = ran(*cells, call("cell_get", "r", 2, 3, value="never", version=9))
     verdict = judge([GOOD, undecided])

@@ -282,6 +282,18 @@ class History:
         yield from self.faults
         yield from self.calls
 
+    @property
+    def work(self) -> tuple[float, float]:
+        """From the first call to the last one; what a stage did before and after is not this run's."""
+        ends = [call.start if call.end is None else call.end for call in self.calls]
+        return (min(call.start for call in self.calls), max(ends)) if ends else self.span
+
+    def own(self) -> History:
+        """Without the faults that struck before its first call or after its last: they were another run's."""
+        first, last = self.work
+        faults = (each for each in self.faults if each.start <= last and (each.end is None or each.end >= first))
+        return replace(self, faults=tuple(faults))
+
     def note(self, what: str) -> Note | None:
         """The last note of this kind."""
         return next((note for note in reversed(self.notes) if note.what == what), None)

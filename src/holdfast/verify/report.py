@@ -11,7 +11,14 @@ from holdfast.verify import timeline
 from holdfast.verify.history import History
 from holdfast.verify.verdict import Control, Row, Verdict
 
-BADGES = {"kept": "kept", "caught": "kept", "broken": "broken", "verifier broken": "broken", "missed": "broken"}
+BADGES = {
+    "kept": "kept",
+    "caught": "kept",
+    "broken": "broken",
+    "verifier broken": "broken",
+    "missed": "broken",
+    "not promised": "none",
+}
 
 
 def write(verdict: Verdict, histories: Sequence[History], file: Path) -> None:
@@ -21,6 +28,7 @@ def write(verdict: Verdict, histories: Sequence[History], file: Path) -> None:
 
 def page(verdict: Verdict, histories: Sequence[History]) -> str:
     """The page as text."""
+    histories = [history.own() for history in histories]
     css = resources.files("holdfast.verify").joinpath("report.css").read_text(encoding="utf-8")
     title = escape(f"{verdict.run.target}: {verdict.result}")
     parts = [

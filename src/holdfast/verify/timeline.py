@@ -13,7 +13,7 @@ from html import escape
 
 from holdfast.verify.finding import Violation
 from holdfast.verify.history import GRANTING, Call, Fault, History, Note
-from holdfast.verify.holds import holds
+from holdfast.verify.holds import deaths, holds, life
 
 WIDTH, LABEL, LANE, TOP, FOOT = 1120.0, 96.0, 26.0, 22.0, 30.0
 CLOSE = 0.5
@@ -62,7 +62,7 @@ def lanes(history: History) -> list[Lane]:
     processes = dict.fromkeys(call.process for call in history.calls if call.op != "inspect")
     servers = dict.fromkeys(fault.target for fault in history.faults if fault.target not in processes)
     found = {name: Lane(name) for name in [*servers, *sorted(processes, key=lambda name: (len(name), name))]}
-    first, last = history.span
+    (first, last), dead = history.work, deaths(history)
     for fault in history.faults:
         end = last if fault.end is None else fault.end
         found[fault.target].bars.append(Bar(fault.start, end, "fault", _about_fault(fault, first)))
@@ -72,7 +72,7 @@ def lanes(history: History) -> list[Lane]:
         found[hold.call.process].bars.append(Bar(hold.start, hold.end, style, told))
     for call in history.calls:
         if call.process in found:
-            _show(found[call.process], call, last)
+            _show(found[call.process], call, dead.get(life(call), last))
     return list(found.values())
 
 
@@ -99,8 +99,8 @@ def draw(
     history: History, window: tuple[float, float] | None = None, only: Iterable[str] = (), at: float | None = None
 ) -> str:
     """The picture of a window, of all lanes or of some, with a line at one moment."""
-    first, last = history.span
-    start, end = window or (first, last)
+    first, last = history.work
+    start, end = window or (first, _until(history, last))
     chosen = set(only)
     shown = [lane for lane in lanes(history) if not chosen or lane.name in chosen]
     scale = Scale(start, end)
@@ -116,6 +116,12 @@ def draw(
         x = scale.x(at)
         parts.append(f'<line class="moment" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8:.0f}" y2="{height - FOOT:.0f}"/>')
     return "\n".join([*parts, "</svg>"])
+
+
+def _until(history: History, last: float) -> float:
+    """The last call but the looks after the end, which may come much later."""
+    times = [call.start if call.end is None else call.end for call in history.calls if call.op != "inspect"]
+    return max(times, default=last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,5 +212,5 @@ def around(history: History, broken: Violation) -> tuple[tuple[float, float], li
             who.append(record.target)
     first, last = min(times), max(times)
     pad = max((last - first) * 0.08, 0.002)
-    begun, over = history.span
+    begun, over = history.work
     return (max(first - pad, begun), min(last + pad, over)), who

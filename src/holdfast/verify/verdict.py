@@ -151,7 +151,7 @@ def judge(
     histories: Iterable[History], left_out: Mapping[str, str] | None = None, surprises: Sequence[str] = ()
 ) -> Verdict:
     """Judge the runs of one target together. Those that are controls are judged as such, and only so."""
-    runs = list(histories)
+    runs = [history.own() for history in histories]
     assert runs, "there is nothing to judge: no history was given"
     real = [history for history in runs if not history.run.control]
     controls = tuple(_control(history) for history in runs if history.run.control)
@@ -192,7 +192,7 @@ def _judge_claim(name: str, histories: Sequence[History]) -> Row:
         total=sum(each.total for each, _, _ in found),
         shortest=finding.shortest,
         workload=history.run.workload,
-        origin=history.span[0],
+        origin=history.work[0],
     )
 
 
@@ -203,7 +203,7 @@ def _control(history: History) -> Control:
     findings = [CLAIMS[name].check(history) for name in names]
     for finding in findings:
         if finding.state == "broken":
-            return Control(run.workload, finding.claim, True, "", finding.shortest, history.span[0])
+            return Control(run.workload, finding.claim, True, "", finding.shortest, history.work[0])
     return Control(run.workload, run.control, False, findings[-1].why or "nothing wrong was found in it")
 
 

@@ -17,7 +17,7 @@ from holdfast.verify.history import Call, History
 
 CLAIM = "cells"
 OPS = frozenset({"cell_get", "cell_set", "cell_delete"})
-MOST_CONFIGURATIONS = 200_000
+MOST_CONFIGURATIONS = 100_000
 """Over all cells of a history; a few seconds' work."""
 
 FOREVER = float("inf")
@@ -55,8 +55,9 @@ class Budget:
             raise Bound
 
 
-def check(history: History, most: int = MOST_CONFIGURATIONS) -> Finding:
-    """Search an order for each cell."""
+def check(history: History, most: int | None = None) -> Finding:
+    """Search an order for each cell, within so many configurations."""
+    most = MOST_CONFIGURATIONS if most is None else most
     by_name: dict[tuple[str, str], list[Call]] = defaultdict(list)
     for call in history.calls:
         if call.op in OPS and _says_something(call):

@@ -52,7 +52,8 @@ def check(history: History) -> Finding:
             for start, end in _still(_joined(wanted, BREATH), _joined(moving, 0.0))
             if end - start > within
         ]
-    if not violations and until - heal.at < within:
+    went_on = {key for key, calls in asked.items() if any(call.ok and (call.end or 0.0) > heal.at for call in calls)}
+    if not violations and not went_on and until - heal.at < within:
         why = f"the run ended {until - heal.at:.1f} s after healing; progress is due within {within:g} s"
         return Finding(CLAIM, "not tested", why=why)
     return found(CLAIM, len(asked), violations, "nobody asked for a lock after healing")
