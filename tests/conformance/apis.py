@@ -21,6 +21,7 @@ WAITS = frozenset(
     {
         "acquire", "try_acquire", "release", "renew", "hand_over", "adopt", "campaign", "leader", "resign", "wait",
         "count_down", "get", "set", "update", "delete", "inspect", "list", "break_lock", "close",
+        "run", "forget", "append", "read", "length", "trim", "join", "leave",
     }
 )  # fmt: skip
 """Methods that block in one API and are awaited in the other."""

@@ -12,10 +12,11 @@ import pytest
 API = Path(__file__).parents[2] / "src" / "holdfast" / "api"
 TWINS = ("blocking", "asyncio")
 FACADES = [
-    "AllLocks", "Barrier", "Cell", "Client", "Election", "Grant", "Grants", "Latch", "Lock", "RWLock",
+    "AllLocks", "Barrier", "Cell", "Client", "Election", "Grant", "Grants", "Latch", "Lock", "Log", "Once",
+    "Partition", "RWLock",
 ]  # fmt: skip
 
-OWN = {"__enter__", "__exit__", "__aenter__", "__aexit__", "lost", "locked", "__repr__", "_body"}
+OWN = {"__enter__", "__exit__", "__aenter__", "__aexit__", "lost", "locked", "__call__", "__repr__", "_body", "_under"}
 """What differs by nature: how a `with` ends (an asyncio body is cancelled), and what an Event is."""
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from holdfast.core.table.commands import Notice
 from holdfast.engines.engine import Engine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.locks.errand import Errand
 from holdfast.locks.keeper import RAN_OUT, Keeper, log
 from holdfast.locks.owner import current_owner, current_thread_name
 from holdfast.locks.session import Session
@@ -65,6 +66,8 @@ class Client:
         self.wakeups = Wakeups()
         self.waiting: set[str] = set()
         """Claims that stand in line."""
+        self.errands: list[Errand] = []
+        """What the keeper does now and then for the fronts of this client."""
         self._starting = threading.Lock()
 
     def __str__(self) -> str:

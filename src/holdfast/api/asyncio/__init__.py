@@ -7,6 +7,9 @@ from holdfast.api.asyncio.election import Election
 from holdfast.api.asyncio.grant import Grant, Grants
 from holdfast.api.asyncio.latch import Latch
 from holdfast.api.asyncio.lock import AllLocks, Lock, RWLock
+from holdfast.api.asyncio.log import Log
+from holdfast.api.asyncio.once import Once
+from holdfast.api.asyncio.partition import Partition
 from holdfast.api.asyncio.stream import Stream
 
 __all__ = [
@@ -20,6 +23,9 @@ __all__ = [
     "Grants",
     "Latch",
     "Lock",
+    "Log",
+    "Once",
+    "Partition",
     "RWLock",
     "Stream",
     "connect",

@@ -7,6 +7,9 @@ from holdfast.api.blocking.election import Election
 from holdfast.api.blocking.grant import Grant, Grants
 from holdfast.api.blocking.latch import Latch
 from holdfast.api.blocking.lock import AllLocks, Lock, RWLock
+from holdfast.api.blocking.log import Log
+from holdfast.api.blocking.once import Once
+from holdfast.api.blocking.partition import Partition
 from holdfast.api.blocking.stream import Stream
 
 __all__ = [
@@ -19,6 +22,9 @@ __all__ = [
     "Grants",
     "Latch",
     "Lock",
+    "Log",
+    "Once",
+    "Partition",
     "RWLock",
     "Stream",
     "connect",

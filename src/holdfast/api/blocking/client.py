@@ -14,6 +14,9 @@ from holdfast.api.blocking.election import Election
 from holdfast.api.blocking.grant import Grant
 from holdfast.api.blocking.latch import Latch
 from holdfast.api.blocking.lock import AllLocks, Lock, RWLock
+from holdfast.api.blocking.log import Log
+from holdfast.api.blocking.once import Once
+from holdfast.api.blocking.partition import Partition
 from holdfast.api.blocking.stream import Stream
 from holdfast.core.names import check_name, check_prefix
 from holdfast.errors import InvalidRequest
@@ -22,10 +25,12 @@ from holdfast.locks.barrier import BarrierFront
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client as Core
 from holdfast.locks.latch import KEEP, LatchFront
+from holdfast.locks.log import LogFront
 from holdfast.locks.naming import namer
+from holdfast.locks.partition import PartitionFront, name_member
 from holdfast.locks.row_lock import RowOptions, lock_row
 from holdfast.locks.spec import Options, Spec, make_spec
-from holdfast.model import Guarantees, LockEvent, LockInfo
+from holdfast.model import Epoch, Guarantees, LockEvent, LockInfo
 from holdfast.runtime.blocking import run
 
 P = ParamSpec("P")
@@ -80,7 +85,7 @@ class Client:
 
     def barrier(self, name: str, parties: int) -> Barrier:
         """Where `parties` wait for each other, generation after generation."""
-        self._lock(make_spec("barrier", name, mode="shared"))
+        self._checked(make_spec("barrier", name, mode="shared"))
         return Barrier(BarrierFront(self._core, name, parties))
 
     def latch(self, name: str, count: int, *, keep: float = KEEP) -> Latch:
@@ -90,6 +95,22 @@ class Client:
     def cell(self, name: str) -> Cell:
         """A versioned value."""
         return Cell(CellFront(self._core, "cell", check_name(name)))
+
+    def once(self, key: str, *, keep: float = KEEP, wait: float | None = None, failures: bool = False) -> Once:
+        """Work whose result is recorded for `keep` seconds; a failure too, if `failures` says so."""
+        return Once(self._core, self._checked(make_spec("once", key, wait=wait)), keep, failures)
+
+    def partition(
+        self, group: str, member: str | None = None, *, on_change: Callable[[Epoch | None], object] | None = None
+    ) -> Partition:
+        """A member of a group that shares keys; `on_change` is told of every new epoch, None when our place is lost."""
+        spec = self._checked(make_spec("partition", group, mode="shared"))
+        name = name_member(self._core) if member is None else member
+        return Partition(PartitionFront(self._core, spec, name, on_change))
+
+    def log(self, name: str) -> Log:
+        """A small append-only log."""
+        return Log(LogFront(self._core, check_name(name)))
 
     def inspect(self, name: str, *, kind: str = "lock") -> LockInfo:
         """Who holds a lock and who waits for it, in order."""
@@ -138,7 +159,10 @@ class Client:
         return decorate
 
     def _lock(self, spec: Spec) -> Lock:
-        return Lock(self._core, settings.check_supported(self.guarantees, str(self._core), spec))
+        return Lock(self._core, self._checked(spec))
+
+    def _checked(self, spec: Spec) -> Spec:
+        return settings.check_supported(self.guarantees, str(self._core), spec)
 
 
 def connect(
