@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers.etcd_subjects import etcd, etcd_stands_still
 from tests.servers.postgres_subjects import postgres, postgres_is_blocked
 from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel
 
@@ -64,6 +65,7 @@ ENGINES = (
     Subject("rediss", rediss, across_processes=True, outage=redis_stands_still),
     Subject("redis+sentinel", sentinel, across_processes=True, outage=redis_stands_still),
     Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still),
+    Subject("etcd", etcd, across_processes=True, outage=etcd_stands_still),
     Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
 )
 
