@@ -1,0 +1,1 @@
+"""The lock server: the lock table as a service."""

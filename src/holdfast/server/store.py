@@ -1,0 +1,103 @@
+"""What the lock server needs of the place where its table survives.
+
+The table in memory answers; the store remembers. Nothing that a batch brought about is let out, neither
+a reply nor a notice nor a look at the new table, before `keep` has returned for that batch.
+
+A heartbeat's `PutSession` need not be kept: after a restart every session gets a full ttl anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.core.table import Dictionary
+from holdfast.core.table.changes import Change
+from holdfast.errors import HoldfastError
+
+
+class StoreRefused(HoldfastError):
+    """The store cannot be used as it is: in use elsewhere, too new, or not to be trusted. The server does not start."""
+
+    def __init__(self, address: str, problem: str, advice: str) -> None:
+        self.address, self.problem, self.advice = address, problem, advice
+        super().__init__(f"{address}: {problem}; {advice}")
+
+
+class StoreFull(HoldfastError):
+    """There was no room. Nothing of the batch was kept: load the table again, and refuse the batch's commands."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        self.address, self.problem = address, problem
+        super().__init__(f"{address}: {problem}; nothing was written: make room, the server goes on by itself")
+
+
+class StoreBroken(HoldfastError):
+    """Nobody knows what of the batch is on disk, or what will be. Stop at once, and answer none of it."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        self.address, self.problem = address, problem
+        super().__init__(
+            f"{address}: {problem}; the last commands may or may not have been kept: "
+            "the server stops, start it again when the disk is well"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How the store is doing, for metrics."""
+
+    batches: int = 0
+    """How many batches were kept since the start."""
+    changes: int = 0
+    bytes_written: int = 0
+    commit_seconds: float = 0.0
+    """What all of them took together, queueing for the disk included."""
+    file_bytes: int = 0
+    """What the store takes on disk, ballast not counted."""
+    log_bytes: int = 0
+    """What of that is the log that a start has to replay."""
+    short_of_room: bool = False
+
+
+class Store(Protocol):
+    """Where the table survives. One server at a time, one `keep` at a time."""
+
+    address: str
+    """For messages: the URL without secrets."""
+
+    def load(self) -> Dictionary:
+        """The table as of the last batch that was kept, every session with a full ttl from `now()`. Blocking.
+
+        At the start, and again after StoreFull. Raises StoreRefused.
+        """
+        ...
+
+    def now(self) -> float:
+        """The clock of the table, for `apply`. It never goes back, across restarts and reboots too. After `load`."""
+        ...
+
+    async def keep(self, changes: Sequence[Change]) -> None:
+        """Return when the batch is on disk, all of it. An empty one keeps the time.
+
+        StoreFull: none of it was kept. StoreBroken: nobody knows. Call it in the order of the changes, the next
+        one after the last has returned; the changes are read before the first suspension.
+        """
+        ...
+
+    def has_room(self) -> bool:
+        """Whether new claims, sessions, cells and watches may be written.
+
+        While it is False, send `keep` only what frees room in the end: release, leave, close, sweep, fetch,
+        unsubscribe, break. Cheap; it looks by itself whether there is room again.
+        """
+        ...
+
+    def figures(self) -> Figures:
+        """Sizes and counts, for metrics."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the store. What `keep` returned for is on disk already."""
+        ...
