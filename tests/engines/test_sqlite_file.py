@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.engines import machine
+from holdfast.runtime import machine
 from tests.faults.children import ROOT, eventually
 from tests.faults.puppet import Puppet
 

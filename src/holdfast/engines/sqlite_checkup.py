@@ -6,10 +6,9 @@ import os
 import shutil
 import sqlite3
 
-from holdfast.engines import machine
 from holdfast.engines.checkup import Finding
 from holdfast.engines.sqlite_file import SqliteFile, unavailable
-from holdfast.runtime import clock
+from holdfast.runtime import clock, machine
 
 LITTLE_ROOM = 64 * 1024 * 1024
 

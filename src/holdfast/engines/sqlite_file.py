@@ -8,10 +8,9 @@ import time
 from importlib.resources import files
 from pathlib import Path
 
-from holdfast.engines import machine
 from holdfast.errors import EngineUnavailable, Outcome
 from holdfast.model import MAX_TOKEN
-from holdfast.runtime import clock
+from holdfast.runtime import clock, machine
 
 VERSION = 1
 PATIENCE = 5.0

@@ -3,7 +3,9 @@
 The table in memory answers; the store remembers. Nothing that a batch brought about is let out, neither
 a reply nor a notice nor a look at the new table, before `keep` has returned for that batch.
 
-A heartbeat's `PutSession` need not be kept: after a restart every session gets a full ttl anyway.
+A heartbeat can be answered at once if nothing else is under way, but its `PutSession` goes to `keep` with the
+next batch, in its place among the other changes: that is how a later start tells the sessions that were alive at
+the last batch, which get a full ttl, from those whose locks others may have by now.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class Store(Protocol):
     """For messages: the URL without secrets."""
 
     def load(self) -> Dictionary:
-        """The table as of the last batch that was kept, every session with a full ttl from `now()`. Blocking.
+        """The table as of the last batch that was kept; a session that was alive then has a full ttl. Blocking.
 
         At the start, and again after StoreFull. Raises StoreRefused.
         """
@@ -81,8 +83,8 @@ class Store(Protocol):
     async def keep(self, changes: Sequence[Change]) -> None:
         """Return when the batch is on disk, all of it. An empty one keeps the time.
 
-        StoreFull: none of it was kept. StoreBroken: nobody knows. Call it in the order of the changes, the next
-        one after the last has returned; the changes are read before the first suspension.
+        `changes` is all that was applied since the call before, in order. StoreFull: none of it was kept.
+        StoreBroken: nobody knows. One call at a time; the changes are read before the first suspension.
         """
         ...
 
@@ -90,7 +92,7 @@ class Store(Protocol):
         """Whether new claims, sessions, cells and watches may be written.
 
         While it is False, send `keep` only what frees room in the end: release, leave, close, sweep, fetch,
-        unsubscribe, break. Cheap; it looks by itself whether there is room again.
+        unsubscribe, break, renew. Cheap; it looks by itself whether there is room again.
         """
         ...
 
