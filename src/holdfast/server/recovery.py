@@ -1,0 +1,114 @@
+"""The table that a store has kept: its state, with the log's last word, as dictionaries again."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from holdfast.core.table import Dictionary
+from holdfast.core.table.changes import PutCounter, PutRow
+from holdfast.core.table.rows import Row
+from holdfast.model import Claim
+from holdfast.server.codec import Record, Untrusted, parse, put_change
+from holdfast.server.window import Window, key_of
+
+
+class Totals:
+    """What the records of the state add up to: one that is lost, changed or there twice is noticed."""
+
+    def __init__(self, count: int = 0, sum: int = 0) -> None:
+        self.count, self.sum = count, sum
+
+    def add(self, checksum: int) -> None:
+        self.count += 1
+        self.sum = (self.sum + checksum) % 2**64
+
+    def take(self, checksum: int) -> None:
+        self.count -= 1
+        self.sum = (self.sum - checksum) % 2**64
+
+    def pair(self) -> tuple[int, int]:
+        return self.count, self.sum
+
+
+def read_state(portions: Iterable[Sequence[tuple[bytes, int]]], expected: Totals) -> Iterable[Sequence[Record]]:
+    """The records of the state, checked one by one and, at the end, all together."""
+    found = Totals()
+    for portion in portions:
+        bodies = [body for body, _ in portion]
+        sums = [checksum for _, checksum in portion]
+        if list(map(zlib.crc32, bodies)) != sums:
+            raise Untrusted("a record of its state does not match its checksum")
+        found.count += len(sums)
+        found.sum = (found.sum + sum(sums)) % 2**64
+        yield parse(b"[" + b",".join(bodies) + b"]")
+    if found.pair() != expected.pair():
+        raise Untrusted(f"its state has {found.count} records, not the {expected.count} that it should have")
+
+
+def rebuild(first_number: int, portions: Iterable[Sequence[Record]], window: Window) -> Dictionary:
+    """The table of these records where the window does not say otherwise."""
+    table = Dictionary(first_number)
+    rows: list[Row] = []
+    others: list[Record] = []
+    overruled = window.overrules()
+    touched = len(window) > 0
+    make = row_maker()
+    for portion in portions:
+        for record in portion:
+            if touched and key_of(record) in overruled:
+                continue
+            if record[0] == "R":
+                rows.append(make(record))
+            else:
+                others.append(record)
+    for _, record in window.records():
+        if record[0] == "R":
+            rows.append(make(record))
+        else:
+            others.append(record)
+    rows.sort(key=lambda row: row.order)
+    for row in rows:
+        table.put(PutRow(row))
+    # Letters have to find their watch, and come in the order of their numbers.
+    others.sort(key=lambda record: (record[0] == "L", record[3] if record[0] == "L" else 0))
+    for record in others:
+        table.put(put_change(record))
+    return table
+
+
+def row_maker() -> Callable[[Record], Row]:
+    """Makes rows that share what many of them have: sessions, owners, kinds and threads."""
+    known: dict[str, str] = {}
+    share = known.setdefault
+
+    def make(record: Record) -> Row:
+        fields: list[Any] = list(record[1])
+        for at in (1, 2, 3, 5, 11, 12):
+            text = fields[at]
+            fields[at] = share(text, text)
+        order, token = record[2], record[4]
+        return Row(Claim(*fields), order, record[3], order if token == order else token, *record[5:])
+
+    return make
+
+
+def grace(table: Dictionary, now: float, last: float) -> None:
+    """Give every session that was alive at the last batch a full ttl from now.
+
+    Its client may have been renewing it, unanswered, for as long as there was no server. One that had run out
+    by then stays dead: somebody else may have been granted what it held.
+    """
+    for id_, session in table.sessions.items():
+        if session.expires_at > last:
+            table.sessions[id_] = session._replace(expires_at=now + session.ttl)
+
+
+def raise_counters(table: Dictionary, above: int) -> list[PutCounter]:
+    """Make every later token larger than `above`."""
+    table.first_number = max(table.first_number, above)
+    raised = [PutCounter(bucket, above) for bucket, last in table.counters.items() if last < above]
+    for change in raised:
+        table.put(change)
+    return raised

@@ -1,0 +1,350 @@
+"""`--store sqlite:///path`: the table of one server in a file. What `keep` has returned for is on disk.
+
+A batch is one blob and one commit, made in a thread while the loop reads the next. Now and then the log is
+folded into the state, a portion with each commit, so that neither the file nor a start grows with the past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.core.table import Dictionary
+from holdfast.core.table.changes import Change
+from holdfast.core.urls import Url
+from holdfast.errors import InvalidRequest
+from holdfast.runtime import clock, machine
+from holdfast.server import codec, recovery
+from holdfast.server.ballast import Ballast
+from holdfast.server.sqlite_disk import Disk, Folding
+from holdfast.server.store import Figures, StoreBroken, StoreFull, StoreRefused
+from holdfast.server.window import Window
+from holdfast.server.witness import Seen, Witness
+
+BALLAST_MIB = 16
+LOG_BYTES = 4 << 20
+"""How much log there is before it is folded."""
+PORTION = 256
+"""How many records a commit folds at least."""
+WAL_PAGES = 2_000
+"""How much write-ahead log there is before it is copied into the file."""
+
+Job = tuple[int, bytes, int, int, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+
+
+class SqliteStore:
+    """A lock table in one SQLite file."""
+
+    options = frozenset({"ballast_mib"})
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        ballast_mib: int = BALLAST_MIB,
+        boot_clock: Callable[[], float] = clock.now,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.address = f"sqlite:///{path}"
+        self._boot_clock, self._wall = boot_clock, wall
+        self._disk = Disk(path, self.address)
+        self._witness = Witness(path)
+        self._ballast = Ballast(path, ballast_mib << 20, boot_clock)
+        self._offset = 0.0
+        self._number = self._chain = 0
+        self._at = 0.0
+        self._window = Window()
+        self._folding: Folding | None = None
+        self._highest = 0
+        self._log_bytes = self._unfolded_bytes = 0
+        self._figures = Figures()
+        self._trouble: StoreBroken | None = None
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._under_way = False
+
+    @classmethod
+    def from_url(cls, url: Url) -> SqliteStore:
+        """The store of `sqlite:///path?ballast_mib=16`."""
+        url.check_options(cls.options)
+        if not url.path or url.hosts:
+            raise InvalidRequest("store", str(url), "it looks like sqlite:///locks.db or sqlite:////absolute/locks.db")
+        text = url.options.get("ballast_mib", str(BALLAST_MIB))
+        if not text.isdigit():
+            raise InvalidRequest("url option ballast_mib", text, "it is a number of MiB, 0 for none")
+        return cls(Path(url.path), ballast_mib=int(text))
+
+    # The start
+
+    def load(self) -> Dictionary:
+        """The table as of the last batch that was kept."""
+        if self._trouble is not None:
+            raise self._trouble
+        collecting = gc.isenabled()
+        # Millions of objects that all stay: looking through them again and again only costs time.
+        gc.disable()
+        try:
+            with self._refusing():
+                return self._load()
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _load(self) -> Dictionary:
+        opened = self._thread is None
+        if opened:
+            self._disk.open()
+            self._ballast.take()
+        window, head = Window(), self._disk.head
+        self._number, self._chain, self._at, self._log_bytes = head.folded, head.chain, head.at, 0
+        for batch in self._disk.read_log():
+            window.absorb(batch.records)
+            self._number, self._chain, self._at = batch.number, batch.sum, batch.at
+        seen = self._witness.read()
+        self._check_end(seen)
+        head = self._disk.head
+        state = recovery.read_state(self._disk.read_state(), recovery.Totals(head.count, head.sum))
+        table = recovery.rebuild(head.first_number, state, window)
+        if seen is None and self._number:
+            # A copy, or a store that was moved: others may have had tokens since. The time of day is ahead of them.
+            raised = recovery.raise_counters(table, int(self._wall() * 1_000_000))
+            window.absorb(codec.records(raised))
+        self._settle_clock()
+        recovery.grace(table, self.now(), self._at)
+        self._log_bytes = self._disk.log_bytes()
+        self._folding = Folding(window, self._number, self._chain, self._at) if self._log_bytes or window else None
+        self._start_window(table)
+        self._write_head(table.first_number)
+        if opened:
+            self._begin()
+        return table
+
+    def _check_end(self, seen: Seen | None) -> None:
+        if seen is None or seen.number < self._number:
+            return
+        if seen.number > self._number:
+            raise codec.Untrusted(
+                f"it ends at batch {self._number}, but batch {seen.number} was kept and answered: the end is lost"
+            )
+        if seen.sum != self._chain:
+            raise codec.Untrusted(f"its batch {self._number} is not the one that was answered")
+
+    def _settle_clock(self) -> None:
+        """Go on with the time of the last batch; within one boot, count the time between as well."""
+        head, boot = self._disk.head, f"{machine.boot_id()} {machine.time_namespace()}"
+        now = self._boot_clock()
+        same = head.boot == boot and now + head.offset >= self._at
+        self._offset = head.offset if same else self._at - now
+        self._boot = boot
+
+    def _write_head(self, first_number: int) -> None:
+        """Say under which boot times count from now on; and write all that was read once more.
+
+        After a sync that failed, the page cache may show what the disk does not have. What the write-ahead log
+        holds is copied into the file and synced, so what the table rests on is on disk again.
+        """
+        head = replace(self._disk.head, boot=self._boot, offset=self._offset, first_number=first_number)
+        try:
+            self._disk.set_head(head)
+            self._disk.checkpoint("TRUNCATE")
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+            self._disk.roll_back()
+            self._disk.head = head
+            self._ballast.give()
+
+    def _start_window(self, table: Dictionary) -> None:
+        # Rows of one bucket come in the order of its counter. With several, any of them may be in the state.
+        one = set(table.counters) <= {0}
+        self._highest = table.last(0)
+        self._window = Window(float(self._highest)) if one else Window()
+        self._unfolded_bytes = 0
+
+    def _begin(self) -> None:
+        self._witness.open()
+        self._witness.write(Seen(self._number, self._chain))
+        self._thread = threading.Thread(target=self._work, name="holdfast-store", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        advice = "nothing was changed; restore a copy, or move it away: the tokens of a new store are larger"
+        try:
+            yield
+        except codec.TooNew as error:
+            raise self._refused(f"it was written by a later version ({error})", "upgrade Holdfast") from error
+        except codec.Untrusted as error:
+            raise self._refused(f"it cannot be trusted: {error}", advice) from error
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+            raise self._refused(f"it cannot be trusted: it makes no sense ({error!r})", advice) from error
+        except sqlite3.Error as error:
+            family = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if family in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise self._refused(f"it cannot be trusted: the file is damaged ({error})", advice) from error
+            if family == sqlite3.SQLITE_FULL:
+                raise self._refused("the disk is full", "make room, then start again") from error
+            raise self._refused(f"it cannot be read ({error})", "look at the disk and its rights") from error
+        except OSError as error:
+            raise self._refused(f"it cannot be used ({error})", "look at the disk and its rights") from error
+        except StoreRefused:
+            self.close()
+            raise
+
+    def _refused(self, problem: str, advice: str) -> StoreRefused:
+        self.close()
+        return StoreRefused(self.address, problem, advice)
+
+    # The clock
+
+    def now(self) -> float:
+        """The clock of the table."""
+        return self._boot_clock() + self._offset
+
+    # Keeping
+
+    async def keep(self, changes: Sequence[Change]) -> None:
+        """Return when the batch is on disk."""
+        if self._trouble is not None:
+            raise self._trouble
+        assert not self._under_way, "one batch at a time"
+        records = codec.records(changes)
+        self._at = self.now()
+        self._number += 1
+        blob, self._chain = codec.write_batch(self._number, self._at, records, self._chain)
+        self._window.absorb(records)
+        if records and records[-1][0] == "N":
+            assert records[-1][1] == 0, "the server's table has one counter"
+            self._highest = max(self._highest, records[-1][2])
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        began = self._boot_clock()
+        self._under_way = True
+        self._jobs.put((self._number, blob, self._chain, max(PORTION, 2 * len(records)), loop, done))
+        await done
+        self._count(blob, len(changes), self._boot_clock() - began)
+        self._turn_window()
+
+    def _count(self, blob: bytes, changes: int, seconds: float) -> None:
+        self._unfolded_bytes += len(blob)
+        self._log_bytes += len(blob)
+        was = self._figures
+        self._figures = replace(
+            was,
+            batches=was.batches + 1,
+            changes=was.changes + changes,
+            bytes_written=was.bytes_written + len(blob),
+            commit_seconds=was.commit_seconds + seconds,
+        )
+
+    def _turn_window(self) -> None:
+        """Begin to fold what has come together, if there is enough and nothing is being folded."""
+        if self._folding is None and self._unfolded_bytes >= LOG_BYTES:
+            self._folding = Folding(self._window, self._number, self._chain, self._at)
+            self._log_bytes = self._unfolded_bytes
+            bounded = self._window.watermark != float("inf")
+            self._window = Window(float(self._highest)) if bounded else Window()
+            self._unfolded_bytes = 0
+
+    # In the thread
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            number, blob, chain, size, loop, done = job
+            trouble: StoreFull | StoreBroken | None = None
+            try:
+                self._commit(number, blob, size)
+                self._witness.write(Seen(number, chain))
+            except sqlite3.Error as error:
+                trouble = StoreFull(self.address, "the disk is full") if is_full(error) else self._broken(error)
+            except OSError as error:
+                trouble = self._broken(error)
+            except Exception as error:  # noqa: BLE001  a thread that ends in silence would stop the server's answers
+                trouble = self._broken(error)
+            self._tell(loop, done, trouble)
+            if trouble is None:
+                self._checkpoint()
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None], trouble: Exception | None) -> None:
+        def settle() -> None:
+            self._under_way = False
+            if done.cancelled():
+                return
+            if trouble is None:
+                done.set_result(None)
+            else:
+                done.set_exception(trouble)
+
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle)
+
+    def _commit(self, number: int, blob: bytes, size: int) -> None:
+        folding = self._folding
+        try:
+            if folding is None:
+                self._disk.append(number, blob)
+            elif self._disk.append_and_fold(number, blob, folding, size):
+                self._folding = None
+        except sqlite3.Error as error:
+            if not is_full(error):
+                raise
+            # With the reserve there is room once more, for those who let go.
+            self._disk.roll_back()
+            self._ballast.give()
+            self._disk.append(number, blob)
+
+    def _checkpoint(self) -> None:
+        if self._disk.wal_pages < WAL_PAGES:
+            return
+        try:
+            self._disk.checkpoint()
+        except sqlite3.Error as error:
+            if is_full(error):
+                self._ballast.give()
+            else:
+                self._broken(error)
+
+    def _broken(self, error: Exception) -> StoreBroken:
+        # What was synced after a sync that failed proves nothing: there is no way on but to start again.
+        self._trouble = StoreBroken(self.address, f"writing failed ({error})")
+        return self._trouble
+
+    # The rest
+
+    def has_room(self) -> bool:
+        """Whether new claims may be written."""
+        try:
+            return self._ballast.has_room()
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def figures(self) -> Figures:
+        """Sizes and counts."""
+        return replace(
+            self._figures,
+            file_bytes=self._disk.sizes(),
+            log_bytes=self._log_bytes,
+            short_of_room=self._ballast.short_of_room,
+        )
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
+            self._thread = None
+        self._disk.close()
+        self._witness.close()
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether the disk had no room. SQLite has written nothing then that counts."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
