@@ -155,7 +155,7 @@ def seal(body: bytes, before: int = 0) -> tuple[bytes, int]:
 def unseal(blob: bytes, before: int = 0) -> tuple[bytes, int]:
     """The body of what `seal` made, and its checksum."""
     version, _, rest = bytes(blob).partition(b" ")
-    if not version.isdigit():
+    if not version.isdigit() or version == b"0":
         raise Untrusted("it has no version")
     if int(version) > VERSION:
         raise TooNew(int(version))
