@@ -10,6 +10,7 @@ from holdfast.core import names
 from holdfast.core.conflicts import conflict
 from holdfast.core.table import changes as ch
 from holdfast.core.table import questions as ask
+from holdfast.core.table.line import Line, arrival
 from holdfast.core.table.rows import Cell, Letter, Row, Session, Tombstone, Watch
 from holdfast.model import Claim
 
@@ -18,34 +19,19 @@ Name = tuple[str, str]
 """A kind and a name."""
 
 
-def arrival(row: Row) -> tuple[int, str]:
-    """What rows are sorted by; a re-entered claim has the order of the hold that it continues."""
-    return row.order, row.claim.id
-
-
-class Line:
-    """The claims on one name: holders, and those in line in the order of their arrival."""
-
-    __slots__ = ("holders", "queue", "subtrees")
-
-    def __init__(self) -> None:
-        self.holders: dict[str, Row] = {}
-        self.queue: dict[str, Row] = {}
-        self.subtrees = 0
-
-    def rows(self) -> Iterator[Row]:
-        yield from self.holders.values()
-        yield from self.queue.values()
-
-
 class Dictionary:
     """Answers the table's questions and takes its changes."""
 
     def __init__(self, first_number: int = 0) -> None:
         self.first_number = first_number
         self.sessions: dict[str, Session] = {}
+        self._soonest = INFINITY
+        """No session ends before this."""
         self.rows: dict[str, Row] = {}
+        self.alone: dict[Name, Row] = {}
+        """Names with one claim, which holds: most are, so they cost no line of their own."""
         self.lines: dict[Name, Line] = {}
+        """All other names in use."""
         self.under: dict[Name, dict[str, None]] = {}
         """For each path, the names in use below it."""
         self.by_session: dict[str, dict[str, Row]] = {}
@@ -64,6 +50,7 @@ class Dictionary:
         """The same table, with everything that follows from the rows made anew."""
         new = Dictionary(self.first_number)
         new.sessions, new.counters, new.tombstones = self.sessions, self.counters, self.tombstones
+        new._soonest = -INFINITY
         new.cells, new.watches = self.cells, self.watches
         new.letters = {key: self.letters.get(key, []) for key in self.watches}
         for row in sorted(self.rows.values(), key=lambda row: row.order):
@@ -78,29 +65,47 @@ class Dictionary:
         """Take a change of the table."""
         _PUTS[type(change)](self, change)
 
+    # Names
+
+    def line(self, kind: str, name: str) -> Line | None:
+        """The claims on a name, to look at."""
+        line = self.lines.get((kind, name))
+        if line is None:
+            row = self.alone.get((kind, name))
+            return None if row is None else Line.of(row)
+        return line
+
     # What is alive
 
     def alive(self, row: Row, now: float) -> bool:
         session = self.sessions.get(row.claim.session)
         return session is not None and session.expires_at > now and (row.dies_at is None or row.dies_at > now)
 
+    def ended(self, now: float) -> list[Session]:
+        """Sessions that have run out and are still here. Looks at all of them only if one can have."""
+        if now < self._soonest:
+            return []
+        ended = [session for session in self.sessions.values() if session.expires_at <= now]
+        if not ended:
+            self._soonest = min((session.expires_at for session in self.sessions.values()), default=INFINITY)
+        return ended
+
     def first_alive(self, rows: Iterable[Row], now: float) -> Row | None:
         return next((row for row in rows if self.alive(row, now)), None)
 
     def blocker(self, claim: Claim, before: float, now: float) -> Row | None:
         """The first live claim that conflicts and came earlier: on the name itself, or else across the path."""
-        line = self.lines.get((claim.kind, claim.name))
-        if line is not None:
-            shared = claim.mode == "shared"
+        line = self.line(claim.kind, claim.name)
+        shared = claim.mode == "shared"
+        if line is not None and (line.writers or not shared):
             first: Row | None = None
             for row in line.rows():
+                if row.token is None and (row.order >= before or (first is not None and row.order > first.order)):
+                    # The line is in order: nobody behind came earlier.
+                    break
                 if row.order >= before or (shared and row.claim.mode == "shared"):
                     continue
-                if first is not None and arrival(row) >= arrival(first):
-                    if row.token is None:
-                        # The line is in order: nobody behind came earlier.
-                        break
-                elif self.alive(row, now):
+                if (first is None or arrival(row) < arrival(first)) and self.alive(row, now):
                     first = row
             if first is not None:
                 return first
@@ -119,15 +124,17 @@ class Dictionary:
     def across(self, claim: Claim) -> Iterator[Row]:
         """Claims on other names that can conflict: subtree claims above, and all below a subtree claim."""
         for path in names.ancestors(claim.name):
-            line = self.lines.get((claim.kind, path))
+            line = self.line(claim.kind, path)
             if line is not None and line.subtrees:
                 yield from (row for row in line.rows() if row.claim.subtree)
         if claim.subtree:
             for name in self.under.get((claim.kind, claim.name), ()):
-                yield from self.lines[claim.kind, name].rows()
+                below = self.line(claim.kind, name)
+                assert below is not None
+                yield from below.rows()
 
     def permits(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
-        line = self.lines.get((kind, name))
+        line = self.line(kind, name)
         if line is None:
             return ()
         return tuple(sorted((row for row in line.holders.values() if self.alive(row, now)), key=arrival))
@@ -141,10 +148,11 @@ class Dictionary:
         found = [claim.name] if line is not None and line.queue else []
         for path in names.ancestors(claim.name):
             above = self.lines.get((kind, path))
-            if above is not None and above.subtrees and any(row.claim.subtree for row in above.queue.values()):
+            if above is not None and above.subtrees and any(row.claim.subtree for row in above.queue):
                 found.append(path)
         if claim.subtree:
-            found += [name for name in self.under.get((kind, claim.name), ()) if self.lines[kind, name].queue]
+            lines = ((name, self.lines.get((kind, name))) for name in self.under.get((kind, claim.name), ()))
+            found += [name for name, below in lines if below is not None and below.queue]
         return tuple(sorted(found))
 
     def last(self, bucket: int) -> int:
@@ -154,13 +162,14 @@ class Dictionary:
 
     def _scene(self, q: ask.Scene, now: float) -> tuple[Any, ...]:
         claim = q.claim
-        line = self.lines.get((claim.kind, claim.name))
+        key = (claim.kind, claim.name)
         blocker: Row | None = None
         permits: tuple[Row, ...] = ()
         if claim.limit:
+            line = self.lines.get(key)
             permits = self.permits(claim.kind, claim.name, now)
-            blocker = self.first_alive(line.queue.values(), now) if line else None
-        elif line is not None or claim.subtree or "/" in claim.name:
+            blocker = self.first_alive(line.queue, now) if line else None
+        elif key in self.alone or key in self.lines or claim.subtree or "/" in claim.name:
             blocker = self.blocker(claim, INFINITY, now)
         stones = self.tombstones.get(claim.session)
         return (
@@ -189,11 +198,11 @@ class Dictionary:
         line = self.lines.get((q.kind, q.name))
         if line is None:
             return None
-        return self.first_alive((row for row in line.queue.values() if row.order > q.after), now)
+        return self.first_alive((row for row in line.queue if row.order > q.after), now)
 
     def _held(self, q: ask.Held, now: float) -> Row | None:
         claim = q.claim
-        line = self.lines.get((claim.kind, claim.name))
+        line = self.line(claim.kind, claim.name)
         if line is None:
             return None
         covering = (
@@ -210,11 +219,11 @@ class Dictionary:
         line = self.lines.get((q.kind, q.name))
         if line is None:
             return 0
-        ahead = 0
-        for row in line.queue.values():
-            if row.order >= q.order:
-                break
-            ahead += self.alive(row, now)
+        ahead = line.queue.ahead(q.order)
+        # Those in line have no end of their own: they die with their session.
+        for session in self.ended(now):
+            mine = self.by_session.get(session.id, {})
+            ahead -= sum(id_ in line.queue and row.order < q.order for id_, row in mine.items())
         return ahead
 
     def _busy(self, q: ask.Busy, now: float) -> bool:
@@ -222,7 +231,7 @@ class Dictionary:
         return count > (q.claim_id in self.rows)
 
     def _line(self, q: ask.Line, now: float) -> tuple[Row, ...]:
-        line = self.lines.get((q.claim.kind, q.claim.name))
+        line = self.line(q.claim.kind, q.claim.name)
         near = [*(line.rows() if line else ()), *self.across(q.claim)]
         return tuple(sorted((row for row in near if self.alive(row, now)), key=arrival))
 
@@ -242,7 +251,7 @@ class Dictionary:
         return tuple(rows[id_] for id_ in nsmallest(q.limit, rows))
 
     def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
-        sessions = [session for session in self.sessions.values() if session.expires_at <= now]
+        sessions = self.ended(now)
         rows = [row for row in self.mortal.values() if row.dies_at is not None and row.dies_at <= now]
         cells = [cell for cell in self.cells.values() if cell.expires_at is not None and cell.expires_at <= now]
         return ask.DeadAnswer(
@@ -257,7 +266,7 @@ class Dictionary:
         return min(ends, default=None)
 
     def _on_name(self, q: ask.OnName, now: float) -> tuple[Row, ...]:
-        line = self.lines.get((q.kind, q.name))
+        line = self.line(q.kind, q.name)
         found = [row for row in (line.rows() if line else ()) if self.alive(row, now)]
         return tuple(sorted(found, key=arrival))
 
@@ -304,43 +313,55 @@ class Dictionary:
         row = change.row
         claim = row.claim
         id_, key = claim.id, (claim.kind, claim.name)
-        line = self.lines.get(key)
-        if line is None:
-            line = self.lines[key] = Line()
-            if "/" in claim.name:
-                for path in names.ancestors(claim.name):
-                    self.under.setdefault((claim.kind, path), {})[claim.name] = None
-        mine = self.by_session.get(claim.session)
-        if mine is None:
-            mine = self.by_session[claim.session] = {}
-        if id_ not in self.rows:
+        new = id_ not in self.rows
+        if new:
             self.claims_of[claim.owner] = self.claims_of.get(claim.owner, 0) + 1
-            line.subtrees += claim.subtree
-        self.rows[id_] = mine[id_] = row
-        if row.token is None:
-            line.queue[id_] = row
-            self.waiting_of.setdefault(claim.owner, {})[id_] = row
+            mine = self.by_session.get(claim.session)
+            if mine is None:
+                mine = self.by_session[claim.session] = {}
         else:
-            line.holders[id_] = row
-            if line.queue and line.queue.pop(id_, None) is not None:
-                self._wait_no_more(claim)
+            mine = self.by_session[claim.session]
+        self.rows[id_] = mine[id_] = row
+        self._stand(key, row, new)
         if row.dies_at is not None:
             self.mortal[id_] = row
         elif self.mortal:
             self.mortal.pop(id_, None)
 
+    def _stand(self, key: Name, row: Row, new: bool) -> None:
+        """Let a claim have its place among those on its name."""
+        claim = row.claim
+        line = self.lines.get(key)
+        if line is None:
+            only = self.alone.get(key)
+            if only is None and "/" in claim.name:
+                for path in names.ancestors(claim.name):
+                    self.under.setdefault((claim.kind, path), {})[claim.name] = None
+            if (only is None and row.token is not None) or (only is not None and not new):
+                self.alone[key] = row
+                return
+            if only is None:
+                line = Line()
+            else:
+                line = Line.of(only)
+                del self.alone[key]
+            self.lines[key] = line
+        if line.put(row, new):
+            self._wait_no_more(claim)
+        elif row.token is None:
+            self.waiting_of.setdefault(claim.owner, {})[claim.id] = row
+
     def _drop_row(self, change: ch.DropRow) -> None:
         claim = change.row.claim
         id_, key = claim.id, (claim.kind, claim.name)
-        line = self.lines[key]
-        if line.holders.pop(id_, None) is None:
-            del line.queue[id_]
-            self._wait_no_more(claim)
-        line.subtrees -= claim.subtree
-        if not line.holders and not line.queue:
-            del self.lines[key]
-            if "/" in claim.name:
-                self._forget_path(claim)
+        if self.alone.pop(key, None) is None:
+            line = self.lines[key]
+            if line.drop(change.row):
+                self._wait_no_more(claim)
+            if not line:
+                del self.lines[key]
+        if "/" in claim.name and key not in self.lines:
+            self._forget_path(claim)
         del self.rows[id_]
         mine = self.by_session[claim.session]
         del mine[id_]
@@ -369,6 +390,8 @@ class Dictionary:
 
     def _put_session(self, change: ch.PutSession) -> None:
         self.sessions[change.session.id] = change.session
+        if change.session.expires_at < self._soonest:
+            self._soonest = change.session.expires_at
 
     def _drop_session(self, change: ch.DropSession) -> None:
         self.sessions.pop(change.session, None)
