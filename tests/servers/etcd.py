@@ -125,11 +125,11 @@ class EtcdCluster:
 
 
 def _leads(member: EtcdServer) -> bool:
+    import grpc
+
     from holdfast.engines.etcd_address import Address
     from holdfast.engines.etcd_messages import message
     from holdfast.engines.etcd_wire import STATUS, Wire
-
-    import grpc
 
     wire = Wire(Address((member.endpoint,), member.url))
     try:
