@@ -18,8 +18,8 @@ import pytest
 
 import holdfast
 from holdfast.verify.proxy import Proxy
+from holdfast.verify.servers.redis import RedisServer
 from tests.faults.children import Child, eventually, state
-from tests.servers.redis import RedisServer
 from tests.without_lock.programs import STEPS
 
 TTL = 1.0

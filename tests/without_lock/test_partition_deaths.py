@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import redis
 
+from holdfast.verify.servers.redis import RedisServer
 from tests.faults.children import Child, eventually, state
-from tests.servers.redis import RedisServer
 
 TTL = 1.0
 MEMBERS = 3
