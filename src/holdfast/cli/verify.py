@@ -51,7 +51,9 @@ class Wish:
         """The same for the stage; InvalidRequest if a fault or workload is unknown."""
         names = list(WORKLOADS) if self.workloads == "all" else _chosen(self.workloads)
         faults = tuple(choose(self.faults.split(",")))
-        return Order(tuple(names), faults, self.seconds, self.clients, self.seed, self.command, self.ttl, self.controls)
+        return Order(
+            tuple(names), faults, self.seconds, self.clients, self.seed, self.command, self.ttl, controls=self.controls
+        )
 
 
 def _chosen(text: str) -> list[str]:

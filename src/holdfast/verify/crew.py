@@ -97,11 +97,24 @@ class Member:
         assert self._process is not None
         self.send(signal.SIGKILL)
         self._process.kill()
+        self._bury()
+
+    def _bury(self) -> None:
+        """Wait for its end, and close what led to it."""
+        assert self._process is not None
+        assert self._reader is not None
         self._process.wait(READY_WITHIN)
+        self._reader.join(READY_WITHIN)
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        self._process = None
 
     def say(self, word: str) -> None:
         """Tell it something, if it can hear."""
-        assert self._process is not None
+        if self._process is None:
+            return
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(f"{word}\n")
@@ -109,13 +122,10 @@ class Member:
 
     def close(self) -> None:
         """End it, however it is."""
-        if self._process is not None:
-            if self.running:
-                self.kill()
-            assert self._reader is not None
-            self._reader.join(READY_WITHIN)
-            with contextlib.suppress(BrokenPipeError):
-                self._process.communicate()
+        if self.running:
+            self.kill()
+        elif self._process is not None:
+            self._bury()
         for proxy in self.proxies:
             proxy.close()
 

@@ -139,6 +139,11 @@ class Server:
 
     def start(self) -> Self:
         """Start it and wait until it answers."""
+        self.launch()
+        return self.wait_ready()
+
+    def launch(self) -> None:
+        """Start it. It need not answer yet: one of several may do so only when the others are there."""
         if not self.log.exists():
             self.prepare()
         with self.log.open("ab") as log:
@@ -150,7 +155,11 @@ class Server:
                 cwd=self.folder,
                 user=self._other_user(),
             )
+
+    def wait_ready(self) -> Self:
+        """Wait until it answers."""
         process = self._process
+        assert process is not None, f"{self.name} is not running"
         wait_until(
             lambda: process.poll() is not None or self.is_ready(), READY_WITHIN, f"{self.name} answering on {self.port}"
         )
