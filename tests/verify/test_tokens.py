@@ -27,6 +27,10 @@ GOOD: dict[str, Story] = {
         call("acquire", "a", 0, 9, token=1, claim="x", deadline=3.0),
         held("b", 5, 6, 2),
     ],
+    "two that were granted together, on both sides of a cut, and answered in the other order": [
+        held("a", 1.1, 3, 5, asked=0.9),
+        held("b", 1.2, 3, 4, asked=0.9),
+    ],
     "an answer that never came": [call("acquire", "a", 0, None, "unknown", claim="x"), held("b", 5, 6, 2)],
 }
 
@@ -44,6 +48,14 @@ BAD: dict[str, Story] = {
     "one slot goes back": [
         held("a", 1, 2, 5, kind="semaphore", limit=2, slot=0),
         held("b", 3, 4, 4, kind="semaphore", limit=2, slot=0),
+    ],
+    "two that were granted together, the second of which asked after the first had its answer": [
+        held("a", 1, 3, 5),
+        held("b", 2, 4, 4, asked=1.5),
+    ],
+    "one that had asked before, and was granted after the other's end": [
+        held("a", 1, 2, 5),
+        held("b", 3, 4, 4, asked=0.5),
     ],
     "along a path": [held("a", 1, 2, 5, name="db", subtree=True), held("b", 3, 4, 4, name="db/users")],
     "up a path": [held("a", 1, 2, 5, name="db/users"), held("b", 3, 4, 4, name="db", subtree=True)],

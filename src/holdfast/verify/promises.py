@@ -17,7 +17,7 @@ FORGETFUL = frozenset({"kill-server", "restart-server", "disk-full", "fsync"})
 """What an engine that is not durable may forget its grants by."""
 SEVERING = frozenset({"cut", "stall", "drop-replies"})
 """What lets a holder and its engine lose sight of each other."""
-DIVIDING = frozenset({"partition", "kill-leader"})
+DIVIDING = frozenset({"partition", "kill-leader", "pause-leader", "restart-leader"})
 """What makes another node take over."""
 CLIENT_FAULTS = frozenset({"pause-client", "kill-client"}) | SEVERING
 
@@ -100,8 +100,8 @@ def struck(history: History) -> frozenset[str]:
     for fault in history.faults:
         name = str(fault.details.get("fault") or _name(fault, clients))
         names.add(name)
-        if fault.details.get("leader") and name == "kill-server":
-            names.add("kill-leader")
+        if fault.details.get("leader"):
+            names.add(name.replace("-server", "-leader"))
     return frozenset(names)
 
 
