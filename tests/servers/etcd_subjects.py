@@ -1,4 +1,4 @@
-"""etcd as the conformance suite sees it: its URLs name no database, so each test finds it emptied."""
+"""etcd as the conformance suite sees it: each test finds it emptied."""
 
 from __future__ import annotations
 

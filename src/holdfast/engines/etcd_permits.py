@@ -57,9 +57,11 @@ class Permits:
         if entry.created:
             return await self.look(claim, until)
         while True:
-            answer: Answer = await known.call(self._enter_step(entry), until)
+            # What is watched may put another guess in its place meanwhile.
+            guess = entry.guess
+            answer: Answer = await known.call(self._enter_step(entry, guess), until)
             if answer.message.succeeded:
-                return self._took(entry, entry.guess, answer.revision)
+                return self._took(entry, guess, answer.revision)
             second = answer.message.responses[0].response_txn
             if not second.succeeded:
                 return await self._entered_before(entry, second, until)
@@ -86,10 +88,10 @@ class Permits:
                 return Refused(blocker)
             entry.guess = free
 
-    def _enter_step(self, entry: Entry) -> Any:
+    def _enter_step(self, entry: Entry, guess: int) -> Any:
         claim, keys = entry.claim, self.known.keys
         here = [steps.absent(keys.tombstone(claim.id)), steps.absent(entry.key)]
-        lease, slot = lease_of(claim.session), self.slot_key(claim, entry.guess)
+        lease, slot = lease_of(claim.session), self.slot_key(claim, guess)
         queue = [steps.put(entry.key, entry.record.pack(), lease)] if claim.waits else []
         reads = [steps.get_all(self.slots(claim)), steps.latest(self.queue(claim), 2)]
         return steps.step(
@@ -154,9 +156,10 @@ class Permits:
         if entry is None:
             return SessionOver() if known.ledger.session.id != claim.session else Gone(WITHDRAWN)
         while not entry.revision:
-            answer = await known.call(self._take_step(entry), until)
+            guess = entry.guess
+            answer = await known.call(self._take_step(entry, guess), until)
             if answer.message.succeeded:
-                return self._took(entry, entry.guess, answer.revision)
+                return self._took(entry, guess, answer.revision)
             own, permits, ahead, session, told = (steps.kvs(response) for response in answer.message.responses)
             used = [read_row(known.keys, kv) for kv in permits]
             if not own or own[0].create_revision != entry.created:
@@ -171,9 +174,9 @@ class Permits:
             entry.guess = free
         return Granted(known.ledger.base + entry.revision, entry.slot, claim.max_hold)
 
-    def _take_step(self, entry: Entry) -> Any:
+    def _take_step(self, entry: Entry, guess: int) -> Any:
         claim, keys = entry.claim, self.known.keys
-        slot = self.slot_key(claim, entry.guess)
+        slot = self.slot_key(claim, guess)
         record = replace(entry.record.granted(), arrived=entry.created)
         return steps.step(
             [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core.table.commands import GONE, GRANTED, Deadlocked, Done, Notice, Opened, Renewed, SessionOver
@@ -224,8 +224,9 @@ class Known:
         if claim.id not in rows:
             return None
         cycle = find_cycle([Waiting(row.record.claim, row.order, row.held) for row in rows.values()], claim.id)
-        others = [knot for knot in cycle if knot.waits.id == knot.has.id or rows[knot.waits.id].order > entry.created]
-        if not cycle or others:
+        # A cycle without a way home is one of others, and one that somebody later has closed is theirs to go.
+        stranger = len(cycle) == 1 and cycle[0].waits.id == cycle[0].has.id
+        if not cycle or stranger or any(rows[knot.waits.id].order > entry.created for knot in cycle):
             return None
         links = []
         for knot in cycle:
@@ -237,11 +238,7 @@ class Known:
                 )
             )  # fmt: skip
         # Those who watch see that it was a deadlock; then it goes.
-        marked = entry.record.granted()
-        marked = type(marked)(
-            claim, "deadlock", time.time(), marked.app, marked.host, marked.pid, marked.ttl, marked.arrived
-        )
-        mark = steps.put(entry.key, marked.pack(), lease_of(claim.session))
+        mark = steps.put(entry.key, replace(entry.record, state="deadlock").pack(), lease_of(claim.session))
         await self.call(steps.step([steps.created_at(entry.key, entry.created)], [mark]), until)
         await self.leave(claim, False, until)
         return Deadlocked(tuple(links))
