@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import socket
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+import grpc
+
+from holdfast.engines.etcd_address import Address
+from holdfast.engines.etcd_messages import message
+from holdfast.engines.etcd_wire import STATUS, Wire
 from tests.servers.process import Server, find, free_port, wait_until
 
 
@@ -24,6 +29,9 @@ class EtcdServer(Server):
     """One member. Elections are quick, so that a lease of one second is granted."""
 
     name = "etcd"
+    host = "127.0.0.1"
+    within: tuple[str, ...] = ()
+    """What the command is run by: `ip netns exec NAME` puts it on a network of its own."""
 
     def __init__(self, *options: str, binary: str | None = None, tls: bool = False) -> None:
         super().__init__()
@@ -34,11 +42,11 @@ class EtcdServer(Server):
 
     @property
     def peer(self) -> str:
-        return f"http://127.0.0.1:{self.peer_port}"
+        return f"http://{self.host}:{self.peer_port}"
 
     @property
     def endpoint(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -63,12 +71,14 @@ class EtcdServer(Server):
         # Nothing here has to survive a power cut.
         fast = ["--unsafe-no-fsync"] if self._binary else []
         words = [word for pair in options.items() for word in pair]
-        return [self._binary or find("etcd"), *words, *fast, *self._options]
+        return [*self.within, self._binary or find("etcd"), *words, *fast, *self._options]
 
     def is_ready(self) -> bool:
         if len(self.cluster) > 1 or self._scheme == "https":
-            return super().is_ready()
-        return super().is_ready() and self.healthy()
+            with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1.0):
+                return True
+            return False
+        return self.healthy()
 
     def healthy(self) -> bool:
         """Whether it is part of a cluster that has a leader."""
@@ -125,12 +135,6 @@ class EtcdCluster:
 
 
 def _leads(member: EtcdServer) -> bool:
-    import grpc
-
-    from holdfast.engines.etcd_address import Address
-    from holdfast.engines.etcd_messages import message
-    from holdfast.engines.etcd_wire import STATUS, Wire
-
     wire = Wire(Address((member.endpoint,), member.url))
     try:
         status: Any = wire.endpoints[0].method(STATUS)(message("StatusRequest")(), timeout=0.5)
@@ -140,7 +144,3 @@ def _leads(member: EtcdServer) -> bool:
         wire.close()
     return bool(status.leader == status.header.member_id)
 
-
-def processes(cluster: EtcdCluster) -> Iterator[EtcdServer]:
-    """The members that run."""
-    yield from (member for member in cluster.members if member._process is not None)
