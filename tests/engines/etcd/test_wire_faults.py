@@ -95,7 +95,7 @@ def test_a_release_whose_reply_was_lost_is_done(connect: Connect, proxy: Proxy) 
 
 @pytest.mark.parametrize("kind", ["lock", "semaphore"])
 def test_an_acquire_that_hung_on_the_way_comes_back_to_nobody(connect: Connect, proxy: Proxy, kind: str) -> None:
-    """It arrives after the withdrawal that was sent another way, and finds that it was withdrawn."""
+    """What was stuck arrives when its caller has long been told that nobody knows."""
     locks, rival = connect(through(proxy)), connect()
     lock: Any = locks.lock("k") if kind == "lock" else locks.semaphore("k", limit=1)
     lock.acquire().release()
