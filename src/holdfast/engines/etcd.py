@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 from holdfast.core.table.commands import Notice
 from holdfast.core.urls import Url
@@ -80,6 +81,10 @@ class EtcdEngine:
         self._start()
         io = AsyncioIo(EtcdAsyncioPort(self.wire, loop), loop)
         return EtcdVerbs(self.shared, io, io.signal(), self.subscriptions)
+
+    def count_requests(self, count: Callable[[], None]) -> None:
+        """Call this for every request that is sent from now on, those on the watch stream included."""
+        self.wire.counted = lambda method: count()
 
     def abandon(self) -> None:
         """This process is a fork: channels are neither used nor closed, nor cleared away, because gRPC would notice."""

@@ -154,17 +154,20 @@ class Watcher:
 
     def _stream(self, at: int) -> bool:
         """Read one stream to its end; whether anything came."""
-        endpoint = self._wire.endpoints[at % len(self._wire.endpoints)]
+        endpoints = self._wire.address.endpoints
         came = False
         queue: SimpleQueue[Any] = SimpleQueue()
         # Its end is no error here: the loop around it makes another one.
+        # A channel of its own: threads that read from one connection wake each other for nothing.
+        channel = self._wire.address.channel(endpoints[at % len(endpoints)])
         with suppress(grpc.RpcError, ValueError):
-            open_stream = endpoint.channel.stream_stream(SERVICE + WATCH, serialize, _Response.FromString)
+            open_stream = channel.stream_stream(SERVICE + WATCH, serialize, _Response.FromString)
             call: Any = open_stream(iter(queue.get, None), metadata=self._wire.metadata(SIGN_IN))
             with self._lock:
                 if self._stopped:
                     call.cancel()
                     queue.put(None)
+                    channel.close()
                     return False
                 self._queue, self._call = queue, call
                 for watch in self._watches.values():
@@ -175,6 +178,7 @@ class Watcher:
         with self._lock:
             self._queue = self._call = None
         queue.put(None)
+        channel.close()
         return came
 
     def _heard(self, response: Any) -> None:
