@@ -143,4 +143,3 @@ def _leads(member: EtcdServer) -> bool:
     finally:
         wire.close()
     return bool(status.leader == status.header.member_id)
-

@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 from holdfast.core.table.commands import Notice
 from holdfast.core.urls import Url
+from holdfast.engines.checkup import Finding
 from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.etcd_address import OPTIONS, parse_address
 from holdfast.engines.etcd_batch import EtcdAsyncioPort
+from holdfast.engines.etcd_checkup import check_up
 from holdfast.engines.etcd_events import Subscriptions
 from holdfast.engines.etcd_keys import Keys
 from holdfast.engines.etcd_session import Shared
@@ -81,6 +83,10 @@ class EtcdEngine:
         self._start()
         io = AsyncioIo(EtcdAsyncioPort(self.wire, loop), loop)
         return EtcdVerbs(self.shared, io, io.signal(), self.subscriptions)
+
+    def check_up(self) -> list[Finding]:
+        """What `doctor` finds here."""
+        return check_up(self.place)
 
     def count_requests(self, count: Callable[[], None]) -> None:
         """Call this for every request that is sent from now on, those on the watch stream included."""

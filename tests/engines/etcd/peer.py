@@ -17,9 +17,7 @@ class V3Lock:
     def __init__(self, server: EtcdServer) -> None:
         self.channel = grpc.insecure_channel(server.endpoint, [("grpc.enable_http_proxy", 0)])
         self.lock = self.channel.unary_unary("/v3lockpb.Lock/Lock", serialize, message("LockResponse").FromString)
-        self.unlock = self.channel.unary_unary(
-            "/v3lockpb.Lock/Unlock", serialize, message("UnlockResponse").FromString
-        )
+        self.unlock = self.channel.unary_unary("/v3lockpb.Lock/Unlock", serialize, message("UnlockResponse").FromString)
         self._lease = self.channel.unary_unary(
             "/etcdserverpb.Lease/LeaseGrant", serialize, message("LeaseGrantResponse").FromString
         )

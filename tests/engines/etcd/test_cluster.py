@@ -114,7 +114,7 @@ def test_a_grant_and_its_waiters_outlive_the_leader(cluster: EtcdCluster) -> Non
         for number in range(3):
             waiters.append(threading.Thread(target=wait, args=(number,)))
             waiters[-1].start()
-            wait_until(lambda: len(locks.inspect("k").waiters) == len(waiters), 10.0, "standing in line")  # noqa: B023
+            wait_until(lambda: len(locks.inspect("k").waiters) == len(waiters), 10.0, "standing in line")
         leader = cluster.leader()
         leader.kill()
         wait_until(lambda: bool(locks.inspect("k").holders), 20.0, "an answer")
@@ -139,8 +139,7 @@ async def test_tasks_go_on_when_the_leader_is_killed(cluster: EtcdCluster) -> No
                     continue
 
         workers = [asyncio.create_task(work()) for _ in range(4)]
-        while len(tokens) < 10:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(wait_until, lambda: len(tokens) > 10, 30.0, "turns being taken")
         leader = await asyncio.to_thread(cluster.leader)
         await asyncio.to_thread(leader.kill)
         await asyncio.wait_for(asyncio.gather(*workers), 60.0)

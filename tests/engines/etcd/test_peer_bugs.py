@@ -48,9 +48,7 @@ def _keys(peer: V3Lock, prefix: bytes) -> int:
     return count
 
 
-def test_a_waiter_whose_session_ran_out_in_line_is_granted_only_under_a_new_one(
-    connect: Connect, proxy: Proxy
-) -> None:
+def test_a_waiter_whose_session_ran_out_in_line_is_granted_only_under_a_new_one(connect: Connect, proxy: Proxy) -> None:
     rival = connect()
     held = rival.lock("k").acquire()
     cut_off = connect(f"etcd://127.0.0.1:{proxy.port}", ttl=1.0)

@@ -183,9 +183,11 @@ def test_an_enter_that_is_repeated_is_confirmed_by_a_write_of_its_own(connect: C
     verbs, claim = locks._core.verbs, claim_of(locks, "k")
     until = verbs.io.now() + 5.0
     first = run(verbs.enter(claim, until))
-    verbs.ledger.forget(claim.id)  # as if the reply had been lost
+    ledger: Any = verbs
+    ledger.ledger.forget(claim.id)  # as if the reply had been lost
     again = run(verbs.enter(claim, until))
 
+    assert isinstance(first, Granted)
     assert isinstance(again, Granted)
     assert again.token > first.token
     assert [holder.token for holder in locks.inspect("k").holders] == [again.token]
@@ -214,7 +216,7 @@ def test_the_next_in_line_removes_a_broken_claim_if_the_breaker_is_gone(connect:
     core = dead._core
     assert core.keeper is not None
     core.keeper.stop()  # it reads no note, and its lease goes on for half a minute
-    verbs = breaker._core.verbs
+    verbs: Any = breaker._core.verbs
     (row,) = run(verbs._line_rows(f"{core.namespace}.lock", "k", verbs.io.now() + 5.0))
     # As if its ttl were short: nobody wants to wait for half a minute here either.
     assert run(verbs._break(replace(row, record=replace(row.record, ttl=1.0)), False, verbs.io.now() + 5.0))
