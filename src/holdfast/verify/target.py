@@ -122,12 +122,13 @@ class Target:
         self.servers[0].prefix = [*self.servers[0].prefix, *disk.prefix]
 
     def revive(self) -> None:
-        """Start what has ended, and let everything go on."""
+        """Let everything go on, start what has ended, and wait until all of it answers."""
         for server in self.servers:
             if server.running:
                 server.resume()
-            else:
-                server.start()
+            server.relaunch()
+        for server in self.servers:
+            server.wait_ready()
 
     def close(self) -> None:
         """End everything."""

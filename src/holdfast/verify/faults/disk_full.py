@@ -28,6 +28,6 @@ class DiskFull(Fault):
         def make_room() -> None:
             disk.make_room()
             for server in servers:
-                server.ensure_running()
+                server.relaunch()
 
         return Strike(f"{servers[0].name}-1" if servers else "disk", make_room, [disk, *servers])

@@ -46,7 +46,7 @@ class Fsync(Fault):
 
         def back() -> None:
             undo()
-            server.ensure_running()
+            server.relaunch()
 
         strike.undo = back
         return strike

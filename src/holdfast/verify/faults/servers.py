@@ -38,7 +38,7 @@ class KillServer(ServerFault):
 
     def spoil(self, server: Server) -> Undo:
         server.kill()
-        return server.ensure_running
+        return server.relaunch
 
 
 class PauseServer(ServerFault):
@@ -63,4 +63,4 @@ class RestartServer(ServerFault):
 
     def spoil(self, server: Server) -> Undo:
         server.stop()
-        return server.ensure_running
+        return server.relaunch

@@ -183,10 +183,10 @@ class Server:
         """Let it go on after a pause."""
         signal_family(self.pid, signal.SIGCONT)
 
-    def ensure_running(self) -> None:
-        """Start it again if it has ended, by itself or not."""
+    def relaunch(self) -> None:
+        """Start it again if it has ended, by itself or not. Whether it answers is another question."""
         if not self.running:
-            self.start()
+            self.launch()
 
     def close(self) -> None:
         """End it and remove what it has written."""
