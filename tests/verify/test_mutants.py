@@ -40,6 +40,24 @@ def test_a_mutant_of_the_embedded_engine_is_caught(
     assert broken(judged(done)) & claims, told(judged(done))
 
 
+@pytest.mark.parametrize(
+    ("engine", "workload", "claim"),
+    [
+        ("RecreatesOnRenewal", "mutex", "progress"),
+        ("IgnoresVersions", "cell", "cells"),
+        ("GivesOnePermitMore", "semaphore", "exclusion"),
+    ],
+)
+def test_a_spoilt_lock_table_is_caught(
+    engine: str, workload: str, claim: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, monkeypatch, mutant=f"tests.verify.spoilt_tables:{engine}")
+
+    done = perform(f"mutant:///{tmp_path}/locks.db", tmp_path / "run", workload, ttl=1.0, seconds=2.0, within=4.0)
+
+    assert claim in broken(judged(done)), told(judged(done))
+
+
 def test_tokens_that_are_forgotten_at_a_restart_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, forgetful=f"{MUTANTS}:ForgetfulEngine")
 
