@@ -157,6 +157,21 @@ def test_a_guarantee_is_not_blamed_for_what_another_one_does_not_promise() -> No
     assert seen(forgot, "leased") == "not tested"
 
 
+def test_a_violation_is_excused_only_by_what_had_struck_before_it() -> None:
+    broken = [held("a", 1, 3, 1), held("b", 2, 4, 2)]
+    later = Fault("kill", "redis-1", 5.0, 6.0, {"fault": "kill-server"})
+    more = [held("c", 6, 8, 3), held("d", 7, 9, 4)]
+
+    assert state([ran(*broken, later, *more, promised=redis.GUARANTEES)], "exclusion") == ("broken", True)
+    assert state([ran(later, *more, promised=redis.GUARANTEES)], "exclusion") == ("broken", False)
+
+
+def test_what_held_although_it_need_not_speaks_for_the_guarantee() -> None:
+    held_on = ran(held("a", 1, 2, 1), SERVER_DIED, pause("a", 1, 2), held("b", 3, 4, 2), promised=redis.GUARANTEES)
+
+    assert seen(held_on, "leased") == "kept"
+
+
 def test_json_has_the_story_and_the_exit_code() -> None:
     told = json.loads(json.dumps(judge([BAD]).as_dict()))
     row = next(row for row in told["claims"] if row["claim"] == "exclusion")

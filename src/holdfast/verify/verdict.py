@@ -15,7 +15,7 @@ from holdfast.verify.checkers import updates
 from holdfast.verify.declared import Declared, compare
 from holdfast.verify.finding import Finding, State, Violation, story
 from holdfast.verify.history import History, Run
-from holdfast.verify.promises import CLAIMS, struck
+from holdfast.verify.promises import CLAIMS, Claim, struck
 
 Result = Literal["kept", "broken", "not decided", "not tested", "verifier broken"]
 
@@ -158,42 +158,63 @@ def judge(
     rows = tuple(_judge_claim(name, real) for name in CLAIMS)
     faults = frozenset().union(*(struck(history) for history in real)) if real else frozenset()
     run = (real or runs)[0].run
-    # What is not promised under these faults says nothing about the guarantee behind it.
-    declared = compare(run.guarantees, {row.claim: row.state for row in rows if row.promised}, faults)
+    # What may break under these faults says nothing about the guarantee behind it, unless it held all the same.
+    telling = {row.claim: row.state for row in rows if row.promised or row.state == "kept"}
+    declared = compare(run.guarantees, telling, faults)
     return Verdict(run, rows, declared, controls, tuple(sorted(faults)), left_out or {}, tuple(surprises))
 
 
 def _judge_claim(name: str, histories: Sequence[History]) -> Row:
     """One claim over all runs: the worst that was found where it was promised, else the worst at all."""
     claim = CLAIMS[name]
-    found: list[tuple[Finding, History, str]] = []
-    for history in histories:
-        finding = claim.check(history)
-        if finding.state != "not tested":
-            found.append((finding, history, claim.doubt(history.run.guarantees, struck(history))))
-    if not found:
-        doubts = [claim.doubt(history.run.guarantees, struck(history)) for history in histories]
-        doubt = next((doubt for doubt in doubts if doubt), "")
-        why = next((claim.check(history).why for history in histories), "no run was for it")
+    found = [_weighed(claim, claim.check(history), history) for history in histories]
+    tested = [each for each in found if each.finding.state != "not tested"]
+    if not tested:
+        doubt = next((each.doubt for each in found if each.doubt), "")
+        why = next((each.finding.why for each in found), "no run was for it")
         return Row(name, claim.sentence, "not tested", not doubt, doubt or why)
-    severity = ("broken", "not decided", "kept")
-    # The worst; of several the one that is promised, and whose story is the shortest.
-    finding, history, doubt = min(
-        found,
-        key=lambda each: (severity.index(each[0].state), each[2], each[0].shortest.weight if each[0].shortest else ()),
-    )
+    worst = min(tested, key=lambda each: each.rank)
     return Row(
         claim=name,
         sentence=claim.sentence,
-        state=finding.state,
-        promised=not doubt,
-        why=doubt or finding.why,
-        checked=sum(each.checked for each, _, _ in found),
-        total=sum(each.total for each, _, _ in found),
-        shortest=finding.shortest,
-        workload=history.run.workload,
-        origin=history.work[0],
+        state=worst.finding.state,
+        promised=not worst.doubt,
+        why=worst.doubt or worst.finding.why,
+        checked=sum(each.finding.checked for each in tested),
+        total=sum(each.finding.total for each in tested),
+        shortest=worst.violation,
+        workload=worst.history.run.workload,
+        origin=worst.history.work[0],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """What was found in one run, and whether it was promised there."""
+
+    finding: Finding
+    history: History
+    doubt: str
+    violation: Violation | None = None
+
+    @property
+    def rank(self) -> tuple[int, bool, tuple[int, float]]:
+        """The worst is the least: broken first, then promised, then the shortest story."""
+        worst_first = ("broken", "not decided", "kept", "not tested")
+        weight = self.violation.weight if self.violation is not None else (0, 0.0)
+        return worst_first.index(self.finding.state), bool(self.doubt), weight
+
+
+def _weighed(claim: Claim, finding: Finding, history: History) -> _Weighed:
+    """A violation is excused only by what had struck before it, and one without an excuse is enough."""
+    guarantees = history.run.guarantees
+    if not finding.violations:
+        return _Weighed(finding, history, claim.doubt(guarantees, struck(history)))
+    every = [
+        _Weighed(finding, history, claim.doubt(guarantees, struck(history, each.at)), each)
+        for each in finding.violations
+    ]
+    return min(every, key=lambda each: each.rank)
 
 
 def _control(history: History) -> Control:
