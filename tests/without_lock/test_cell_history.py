@@ -13,14 +13,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Literal
+from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast.locks.cell import CellFront
 from holdfast.runtime import clock
+from holdfast.verify.checkers import cells
+from holdfast.verify.history import Call, History, Outcome
 from holdfast.verify.proxy import Proxy
-from tests.without_lock.versions import Call, violations
+from tests.without_lock.versions import violations
 
 WRITERS = 16
 CALLS = 80 * int(os.environ.get("HOLDFAST_KILLS", "8"))
@@ -64,23 +67,27 @@ class Writer:
             value, version = self.cell.get()
         except holdfast.EngineUnavailable:
             return None
-        self.calls.append(Call("get", start, clock.now(), "ok", value, version))
+        self.note("cell_get", start, "ok", value=value, version=version)
         return version
 
     def set(self, expected: int | None) -> None:
-        value = f"{self.number}-{next(self.numbers)}"
-        start, version = clock.now(), 0
-        outcome: Literal["ok", "conflict", "unknown"] = "ok"
+        value, start = f"{self.number}-{next(self.numbers)}", clock.now()
         try:
             version = self.cell.set(value, version=expected)
         except holdfast.Conflict as conflict:
-            outcome, version = "conflict", conflict.current
+            self.note(
+                "cell_set", start, "failed", value=value, version=conflict.current, expected=expected, error="Conflict"
+            )
         except holdfast.EngineUnavailable as error:
-            if error.outcome == "not done":
-                return
-            outcome = "unknown"
-        end = float("inf") if outcome == "unknown" else clock.now()
-        self.calls.append(Call("set", start, end, outcome, value, version, expected))
+            if error.outcome == "unknown":
+                self.note("cell_set", start, "unknown", value=value, expected=expected)
+        else:
+            self.note("cell_set", start, "ok", value=value, version=version, expected=expected)
+
+    def note(self, op: str, start: float, outcome: Outcome, **facts: Any) -> None:
+        who = f"writer-{self.number}"
+        id_ = f"{who}-{len(self.calls)}"
+        self.calls.append(Call(id_, op, who, start, clock.now(), outcome, name="c", kind="cell", **facts))
 
 
 def harm(proxies: list[Proxy], over: threading.Event) -> None:
@@ -115,7 +122,7 @@ def test_what_sixteen_writers_saw_fits_one_order(any_url: str) -> None:
     calls = [call for writer in writers for call in writer.calls]
     assert violations(calls) == []
     outcomes = {call.outcome for call in calls}
-    assert outcomes >= {"ok", "conflict"}
+    assert outcomes >= {"ok", "failed"}
     assert not proxies or "unknown" in outcomes, "no reply was lost"
 
 
@@ -147,33 +154,56 @@ def test_a_thousand_updates_of_sixteen_writers_take_few_tries(any_url: str) -> N
     assert tries <= 3 * UPDATES
 
 
+def test_a_write_that_pays_no_heed_to_the_version_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: compare-and-swap without the compare."""
+    write = CellFront.write
+
+    async def heedless(self: CellFront, kept: bytes | None, version: int | None, keep: float | None) -> int:
+        return await write(self, kept, None, keep)
+
+    monkeypatch.setattr(CellFront, "write", heedless)
+    with ExitStack() as stack:
+        writers = [Writer(number, "memory://heedless") for number in range(2)]
+        for writer in writers:
+            stack.enter_context(writer.cell_of)
+        seen = writers[0].get()
+        writers[1].set(seen)
+        writers[0].set(seen)
+
+    calls = [call for writer in writers for call in writer.calls]
+    assert violations(calls) != []
+    assert cells.check(History.of(calls)).state == "broken"
+
+
+def call(op: str, start: float, end: float, outcome: Outcome, value: str | None, number: int, **facts: Any) -> Call:
+    return Call("", op, "p", start, end, outcome, name="c", kind="cell", value=value, version=number, **facts)
+
+
 GOOD = [
-    Call("get", 0, 1, "ok", None, 0),
-    Call("set", 1, 2, "ok", "a", 5, expected=0),
-    Call("set", 2, 9, "unknown", "b", expected=5),
-    Call("set", 3, 4, "conflict", "c", 7, expected=5),
-    Call("get", 4, 5, "ok", "b", 7),
-    Call("set", 5, 6, "ok", "d", 9),
+    call("cell_get", 0, 1, "ok", None, 0),
+    call("cell_set", 1, 2, "ok", "a", 5, expected=0),
+    call("cell_set", 2, 9, "unknown", "b", 0, expected=5),
+    call("cell_set", 3, 4, "failed", "c", 7, expected=5),
+    call("cell_get", 4, 5, "ok", "b", 7),
+    call("cell_set", 5, 6, "ok", "d", 9),
 ]
+
+WRONG = {
+    "what was refused is seen": call("cell_get", 4, 5, "ok", "c", 8),
+    "what nobody wrote is seen": call("cell_get", 4, 5, "ok", "x", 8),
+    "a version has two values": call("cell_get", 4, 5, "ok", "a", 9),
+    "less than was there is seen": call("cell_get", 8, 9, "ok", "b", 7),
+    "nothing is seen after something": call("cell_get", 8, 9, "ok", None, 0),
+    "what was expected had gone": call("cell_set", 7, 8, "ok", "e", 11, expected=7),
+    "a version goes back": call("cell_set", 7, 8, "ok", "e", 8),
+    "a value is seen before its writer began": call("cell_get", 0, 0.5, "ok", "a", 5),
+}
 
 
 def test_a_history_that_fits_one_order_passes() -> None:
     assert violations(GOOD) == []
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        Call("get", 4, 5, "ok", "c", 8),  # what was refused
-        Call("get", 4, 5, "ok", "x", 8),  # what nobody wrote
-        Call("get", 4, 5, "ok", "a", 9),  # a version that has another value
-        Call("get", 8, 9, "ok", "b", 7),  # less than was there
-        Call("get", 8, 9, "ok", None, 0),  # nothing, after something was there
-        Call("set", 7, 8, "ok", "e", 11, expected=7),  # expected what had gone
-        Call("set", 7, 8, "ok", "e", 8),  # a version behind one that was there
-        Call("get", 0, 0.5, "ok", "a", 5),  # before its writer began
-    ],
-    ids=str,
-)
-def test_the_judge_sees_what_cannot_be(wrong: Call) -> None:
-    assert violations([*GOOD, wrong]) != []
+@pytest.mark.parametrize("wrong", WRONG)
+def test_the_judge_sees_what_cannot_be(wrong: str) -> None:
+    assert violations([*GOOD, WRONG[wrong]]) != []
