@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import threading
 import weakref
@@ -44,9 +45,10 @@ class Client:
         app: str,
         max_stall: float = float("inf"),
         stalled: Callable[[], float] = lambda: 0.0,
+        session_id: Callable[[], str] = lambda: secrets.token_hex(6),
     ) -> None:
         self.engine, self._make_verbs, self._keeper_verbs = engine, make_verbs, keeper_verbs
-        self._spawn, self._stalled = spawn, stalled
+        self._spawn, self._stalled, self.session_id = spawn, stalled, session_id
         self.ttl, self.namespace, self.app, self.max_stall = ttl, namespace, app, max_stall
         self.host = socket.gethostname()
         self.call_limit = max(1.0, min(ttl, 5.0))

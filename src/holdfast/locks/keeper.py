@@ -9,7 +9,6 @@ the simulator drives it too.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -192,7 +191,7 @@ class Keeper:
 
     async def new_session(self) -> Session:
         client = self.client
-        row = rows.Session(secrets.token_hex(6), client.ttl, 0.0, client.app, client.host, client.pid)
+        row = rows.Session(client.session_id(), client.ttl, 0.0, client.app, client.host, client.pid)
         sent = self.io.now()
         reply = await self.verbs.open_session(row, sent + client.call_limit)
         assert not isinstance(reply, SessionOver), "a new session id is known to nobody"
