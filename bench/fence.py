@@ -21,8 +21,8 @@ import psycopg
 import redis
 
 from holdfast.fence import RedisFence, SqlFence
-from tests.servers.postgres import PostgresServer
-from tests.servers.redis import RedisServer
+from holdfast.verify.servers.postgres import PostgresServer
+from holdfast.verify.servers.redis import RedisServer
 
 TOKEN = 1_794_735_082_061_923
 """As long as real tokens are."""

@@ -19,9 +19,9 @@ from dataclasses import asdict, dataclass
 
 from bench.server_size import Size
 from bench.server_tasks import measure_tasks
+from holdfast.verify.servers.redis import RedisServer
 from tests.servers.lock_server import LockServer
 from tests.servers.process import Server, find, free_port
-from tests.servers.redis import RedisServer
 
 DURABLE = "sqlite:///locks.db"
 

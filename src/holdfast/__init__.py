@@ -12,6 +12,9 @@ from holdfast.api.blocking import (
     Grants,
     Latch,
     Lock,
+    Log,
+    Once,
+    Partition,
     RWLock,
     Stream,
     connect,
@@ -25,12 +28,13 @@ from holdfast.errors import (
     LockLost,
     NotAcquired,
     NotHeld,
+    RecordedFailure,
     StaleToken,
     Unsupported,
     WeakerGuarantee,
 )
 from holdfast.locks.owner import owner
-from holdfast.model import Guarantees, Leader, Link, LockEvent, LockInfo, Party, Place
+from holdfast.model import Epoch, Guarantees, Leader, Link, LockEvent, LockInfo, Party, Place
 
 # Losses and failed heartbeats are logged to `holdfast`; where they go is the application's choice.
 logging.getLogger("holdfast").addHandler(logging.NullHandler())
@@ -46,6 +50,7 @@ __all__ = [
     "Deadlock",
     "Election",
     "EngineUnavailable",
+    "Epoch",
     "Grant",
     "Grants",
     "Guarantees",
@@ -58,11 +63,15 @@ __all__ = [
     "LockEvent",
     "LockInfo",
     "LockLost",
+    "Log",
     "NotAcquired",
     "NotHeld",
+    "Once",
+    "Partition",
     "Party",
     "Place",
     "RWLock",
+    "RecordedFailure",
     "StaleToken",
     "Stream",
     "Unsupported",

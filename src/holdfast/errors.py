@@ -71,11 +71,19 @@ class Deadlock(HoldfastError):
 
 
 class Conflict(HoldfastError):
-    """Somebody else changed the value first."""
+    """Somebody else changed the value first. Nothing was written."""
 
-    def __init__(self, name: str, expected: int | None, current: int) -> None:
-        self.name, self.expected, self.current = name, expected, current
-        super().__init__(f"{name!r} is at version {current}, not {expected}: read it again, then decide again")
+    def __init__(self, name: str, expected: int | None, current: int, what: str = "version") -> None:
+        self.name, self.expected, self.current, self.what = name, expected, current, what
+        super().__init__(f"{name!r} is at {what} {current}, not {expected}: read it again, then decide again")
+
+
+class RecordedFailure(HoldfastError):
+    """The work was done once, failed, and its failure is what was recorded: it is not tried again."""
+
+    def __init__(self, name: str, error: str, problem: str) -> None:
+        self.name, self.error, self.problem = name, error, problem
+        super().__init__(f"the work under {name!r} failed with {error}: {problem}; forget() it to let it run again")
 
 
 class EngineUnavailable(HoldfastError, ConnectionError):

@@ -154,6 +154,21 @@ class Leader:
 
 
 @dataclass(frozen=True, slots=True)
+class Epoch:
+    """Who shares the keys of a partition, until somebody comes or goes.
+
+    Its token is larger than that of every earlier epoch: the fence of what the keys stand for goes by it.
+    """
+
+    token: int
+    members: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain data, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
 class Guarantees:
     """What an engine promises, as data that code can require."""
 
@@ -167,6 +182,8 @@ class Guarantees:
     clock: Literal["monotonic", "wall"]
     modes: frozenset[str] = field(default_factory=frozenset)
     events: frozenset[str] = field(default_factory=frozenset)
+    cells: bool = True
+    """Whether it keeps cells, and with them what is made of them: latch, barrier, once, partition, log."""
     lost_node: str = ""
     """What happens when a node is lost, in a sentence."""
     summary: str = ""

@@ -19,6 +19,16 @@ BUILD: dict[str, Callable[[Front], object]] = {
     "subtree": lambda locks: locks.lock("k", subtree=True),
 }
 
+CELLS: dict[str, Callable[[Any], object]] = {
+    "cell": lambda locks: locks.cell("k"),
+    "latch": lambda locks: locks.latch("k", count=1),
+    "barrier": lambda locks: locks.barrier("k", parties=2),
+    "once": lambda locks: locks.once("k"),
+    "partition": lambda locks: locks.partition("k"),
+    "log": lambda locks: locks.log("k"),
+}
+"""What is kept in cells."""
+
 
 def needs(mode: str) -> Callable[[Test], Test]:
     """Run a test where the engine has this mode; elsewhere, building such a lock has to be refused."""

@@ -21,6 +21,7 @@ WAITS = frozenset(
     {
         "acquire", "try_acquire", "release", "renew", "hand_over", "adopt", "campaign", "leader", "resign", "wait",
         "count_down", "get", "set", "update", "delete", "inspect", "list", "break_lock", "close",
+        "run", "forget", "append", "read", "length", "trim", "join", "leave",
     }
 )  # fmt: skip
 """Methods that block in one API and are awaited in the other."""
@@ -106,7 +107,8 @@ class Front:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.target, name)
-        if name in WAITS:
+        # A read-write lock's `read` only names a lock; a log's asks the engine.
+        if name in WAITS and type(self.target).__name__ != "RWLock":
             return functools.partial(self._wait, found)
         return functools.partial(self._call, found) if callable(found) else self._front(found)
 

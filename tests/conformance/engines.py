@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.servers.etcd_subjects import etcd, etcd_stands_still
 from tests.servers.postgres_subjects import postgres, postgres_is_blocked
 from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel
 
@@ -34,6 +35,8 @@ class Subject:
     """Whether another process can connect to the same URL."""
     outage: Outage | None
     """Makes the engine at a URL unreachable for a while; None where nothing can come between."""
+    lag: float = 0.0
+    """By how much longer than a short ttl the engine may take to see that a client is dead."""
 
 
 @contextmanager
@@ -64,6 +67,7 @@ ENGINES = (
     Subject("rediss", rediss, across_processes=True, outage=redis_stands_still),
     Subject("redis+sentinel", sentinel, across_processes=True, outage=redis_stands_still),
     Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still),
+    Subject("etcd", etcd, across_processes=True, outage=etcd_stands_still, lag=1.5),
     Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
 )
 

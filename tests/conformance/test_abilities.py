@@ -10,17 +10,17 @@ import pytest
 
 from holdfast import Unsupported
 from holdfast.engines import memory, registry
-from tests.conformance.abilities import BUILD
+from tests.conformance.abilities import BUILD, CELLS
 from tests.conformance.apis import Api, Front
 from tests.conformance.engines import Subject
 from tests.conformance.stage import Stage
 
 
 class NarrowEngine(memory.MemoryEngine):
-    """The engine in memory, promising less."""
+    """The engine in memory, promising less: exclusive locks, and no cells."""
 
     schemes = ("narrow",)
-    guarantees = replace(memory.GUARANTEES, modes=frozenset({"exclusive"}))
+    guarantees = replace(memory.GUARANTEES, modes=frozenset({"exclusive"}), cells=False)
 
 
 @pytest.fixture
@@ -41,9 +41,11 @@ async def test_a_mode_that_the_engine_lacks_is_refused_when_the_lock_is_built(na
     assert "sqlite://" in refused.value.instead
 
 
-async def test_a_barrier_is_refused_where_nothing_can_be_shared(narrow: Front) -> None:
-    with pytest.raises(Unsupported):
-        narrow.barrier("b", parties=2)
+@pytest.mark.parametrize("front", CELLS)
+async def test_what_needs_a_cell_is_refused_when_it_is_built(narrow: Front, front: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        CELLS[front](narrow)
+    assert "sqlite://" in refused.value.instead
 
 
 async def test_what_the_engine_can_do_it_does(narrow: Front) -> None:

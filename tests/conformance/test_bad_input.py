@@ -30,6 +30,9 @@ FRONTS: dict[str, Callable[[Front, Any], Any]] = {
     "barrier": lambda locks, name: locks.barrier(name, parties=1),
     "latch": lambda locks, name: locks.latch(name, count=1),
     "cell": lambda locks, name: locks.cell(name),
+    "once": lambda locks, name: locks.once(name),
+    "partition": lambda locks, name: locks.partition(name),
+    "log": lambda locks, name: locks.log(name),
 }
 
 VALUES: dict[str, Callable[[Front], Any]] = {
@@ -53,6 +56,10 @@ VALUES: dict[str, Callable[[Front], Any]] = {
     "parties bool": lambda locks: locks.barrier("k", parties=True),
     "count 0": lambda locks: locks.latch("k", count=0),
     "keep -1": lambda locks: locks.latch("k", count=1, keep=-1),
+    "once keep": lambda locks: locks.once("k", keep=0),
+    "once wait": lambda locks: locks.once("k", wait=-1),
+    "member": lambda locks: locks.partition("k", member="a//b"),
+    "on_change": lambda locks: locks.partition("k", on_change="not a function"),
     "value": lambda locks: locks.election("k", value=7),
     "rwlock wait": lambda locks: locks.rwlock("k", wait=-1),
     "lock_all wait": lambda locks: locks.lock_all("k", wait=-1),

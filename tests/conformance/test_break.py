@@ -103,7 +103,7 @@ async def test_a_holder_that_does_not_answer_is_removed_one_ttl_later(stage: Sta
     started = time.monotonic()
     await locks.break_lock("k")
 
-    assert time.monotonic() - started < 0.6 + 1.0
+    assert time.monotonic() - started < 0.6 + 1.0 + stage.subject.lag
     assert not held.valid
     assert await locks.lock("k").try_acquire() is not None
 

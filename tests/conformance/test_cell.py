@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import Conflict, InvalidRequest
+from holdfast.bench.counting import Counter
 from tests.conformance.apis import OVER, Front
 from tests.conformance.stage import Stage, eventually, soon
 
@@ -144,3 +146,54 @@ async def test_a_cell_outlives_the_client_that_wrote_it(stage: Stage, locks: Fro
     later = await stage.client()
 
     assert await later.cell("c").get() == ("kept", version)
+
+
+@pytest.mark.parametrize("retries", [-1, True, 1.5, "3", None])
+async def test_retries_that_cannot_be_are_refused(locks: Front, retries: Any) -> None:
+    with pytest.raises(InvalidRequest, match="retries"):
+        await locks.cell("c").update(lambda value: value, retries=retries)
+
+
+async def test_an_update_gives_up_after_its_retries(stage: Stage, locks: Front) -> None:
+    tries: list[Any] = []
+    with holdfast.connect(stage.url) as faster:
+
+        def overtaken(value: Any) -> Any:
+            # Somebody else always writes between the read and the write of this one.
+            tries.append(value)
+            faster.cell("c").set(len(tries))
+            return "never"
+
+        with pytest.raises(Conflict):
+            await locks.cell("c").update(overtaken, retries=2)
+    assert tries == [None, 1, 2]
+    assert (await locks.cell("c").get())[0] == 3
+
+
+async def test_a_change_that_fails_writes_nothing(locks: Front) -> None:
+    version = await locks.cell("c").set("a")
+
+    def fail(value: Any) -> Any:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await locks.cell("c").update(fail)
+    assert await locks.cell("c").get() == ("a", version)
+
+
+async def test_a_look_or_a_write_is_one_request(locks: Front) -> None:
+    cell, counter = locks.cell("c"), Counter()
+    await cell.set("warm")  # a connection is made, and a script loaded, once
+    await cell.get()
+    counter.around(locks.target._core.verbs)
+
+    await cell.get()
+    assert counter.requests == 1
+    version = await cell.set("a")
+    assert counter.requests == 2
+    await cell.set("b", version=version)
+    assert counter.requests == 3
+    await cell.update(lambda value: value)
+    assert counter.requests == 5
+    await cell.delete()
+    assert counter.requests == 6

@@ -18,13 +18,17 @@ def test_every_registered_engine_is_in_the_table() -> None:
     assert registered == {subject.name for subject in ENGINES} | ELSEWHERE.keys()
 
 
+NAMES = (
+    "Grant", "Grants", "Lock", "RWLock", "AllLocks", "Election", "Barrier", "Latch", "Cell", "Once", "Partition", "Log",
+    "Client",
+)  # fmt: skip
+
+
 def public(found: object) -> set[str]:
     return {name for name in dir(found) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(
-    "name", ["Grant", "Grants", "Lock", "RWLock", "AllLocks", "Election", "Barrier", "Latch", "Cell", "Client"]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_both_apis_have_the_same_names(name: str) -> None:
     blocking: Any = getattr(holdfast, name)
 

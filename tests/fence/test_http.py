@@ -20,10 +20,10 @@ import holdfast
 from holdfast.errors import InvalidRequest, LockLost, NotHeld
 from holdfast.fence import DynamoFence, FenceAuth, FenceMiddleware, FileFence, RedisFence, S3Fence, SqlStore
 from holdfast.fence.middleware import AsgiFence, WsgiFence
+from holdfast.verify.servers.process import Server
+from holdfast.verify.servers.redis import RedisServer
 from tests.fence.databases import SqlDatabase
 from tests.servers.moto import MotoServer
-from tests.servers.process import Server
-from tests.servers.redis import RedisServer
 from tests.servers.uvicorn import ROOT, UvicornServer
 
 WSGI = """

@@ -19,8 +19,8 @@ import pytest
 
 import holdfast
 from holdfast.errors import StaleToken
+from holdfast.verify.servers.process import wait_until
 from tests.fence.counters import Counter, open_counter
-from tests.servers.process import wait_until
 from tests.servers.uvicorn import UvicornServer
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from redis.cluster import RedisCluster
 from holdfast.errors import InvalidRequest, StaleToken
 from holdfast.fence import RedisFence
 from holdfast.fence.redis_keys import fence_key, hash_slot
-from tests.servers.redis import RedisServer
+from holdfast.verify.servers.redis import RedisServer
 
 LARGEST = 2**53 - 1
 

@@ -15,8 +15,8 @@ import pytest
 from holdfast.errors import InvalidRequest, StaleToken
 from holdfast.fence import SqlFence
 from holdfast.fence.token import Token
+from holdfast.verify.servers.process import wait_until
 from tests.fence.databases import MariaDb, Postgres, SqlDatabase, Sqlite
-from tests.servers.process import wait_until
 
 FENCE = SqlFence()
 LARGEST = 2**53 - 1

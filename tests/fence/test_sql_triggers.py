@@ -16,8 +16,8 @@ from holdfast.errors import InvalidRequest, StaleToken
 from holdfast.fence import SqlFence
 from holdfast.fence.sql_triggers import create_statements, drop_statements
 from holdfast.fence.token import Token
+from holdfast.verify.servers.process import find
 from tests.fence.databases import SqlDatabase, Sqlite
-from tests.servers.process import find
 
 FENCE = SqlFence()
 WRITES = ["INSERT INTO {} VALUES (2, 2)", "UPDATE {} SET amount = amount + 1", "DELETE FROM {}"]

@@ -32,8 +32,10 @@ ALLOWED: dict[str, set[str]] = {
     "server": {"errors", "model", "core", "runtime"},
     # The story of `holdfast demo`: a user's program, which needs the public names only.
     "demo": {"", "errors", "fence"},
+    # Questions and answers: text, and nothing that it speaks of.
+    "advice": set(),
     # The command line is the top: it starts every other part.
-    "cli": _API_AND_BELOW | {"", "aio", "fence", "dashboard", "verify", "server", "bench", "demo"},
+    "cli": _API_AND_BELOW | {"", "aio", "fence", "dashboard", "verify", "server", "bench", "demo", "advice"},
     "__main__": {"cli"},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import hiredis
 
@@ -143,7 +143,7 @@ class GatedStore(MemoryStore):
 
     def let(self, error: Exception | None = None) -> None:
         """Let the batch under way be kept, or fail."""
-        gate = cast("asyncio.Future[None]", self.gates.pop(0))
+        gate = self.gates.pop(0)
         if error is None:
             gate.set_result(None)
         else:

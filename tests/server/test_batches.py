@@ -224,3 +224,64 @@ async def test_the_end_of_a_session_is_kept_with_the_grant_that_it_makes_possibl
     assert alive.replies()[-1][0] == b"granted"
     kinds = [type(change).__name__ for change in store.kept[-1]]
     assert kinds.index("DropSession") < kinds.index("PutRow")
+
+
+async def test_many_heartbeats_are_kept_without_another_reason(inside: Inside, store: GatedStore) -> None:
+    client = await opened(inside, store, "session1")
+    for _ in range(1001):
+        client.send("HF.RENEW", "session1")
+    await inside.turn()
+
+    store.let()
+    await inside.settle()
+
+    assert len(store.kept[-1]) == 1001
+    assert len(client.replies()) == 1001
+
+
+async def test_a_blocked_claim_that_was_not_kept_is_told(inside: Inside, store: GatedStore) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    first.send("HF.ACQUIRE", "session1-1", "k")
+    second.send("HF.ACQUIRE", "session2-1", "k", "BLOCK")
+    await inside.turn()
+
+    store.let(StoreFull("test", "no room"))
+    await inside.settle()
+
+    assert str(second.replies()[0]).startswith("HFFULL")
+    second.send("PING")
+    await inside.settle()
+    assert second.replies() == [b"PONG"]
+
+
+async def test_a_blocked_claim_goes_on_over_another_connection(inside: Inside, store: GatedStore) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    first.send("HF.ACQUIRE", "session1-1", "k")
+    second.send("HF.ACQUIRE", "session2-1", "k", "BLOCK")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    third = Client(inside)
+    third.send("HF.RESUME", "session2", SECRET)
+    third.send("HF.ACQUIRE", "session2-1", "k", "BLOCK")
+    second.lose()
+    await inside.settle()
+
+    first.send("HF.RELEASE", "session1-1")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+
+    assert [reply[0] for reply in third.replies()] == [b"open", b"granted"]
+
+
+async def test_a_look_from_outside_waits_for_what_it_saw(inside: Inside, store: GatedStore) -> None:
+    client = await opened(inside, store, "session1")
+    client.send("HF.ACQUIRE", "session1-1", "k")
+    kept = inside.service.batches.kept()
+    await inside.turn(20)
+    assert not kept.done()
+
+    store.let()
+
+    assert await kept

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -20,6 +21,11 @@ from redis.retry import Retry
 from holdfast.server import passwords
 from tests.servers.lock_server import LockServer
 from tests.servers.process import find
+
+
+def ask(client: Any, *parts: str | int) -> Any:
+    """The reply to a command that redis-py has no method for."""
+    return client.execute_command(*parts)
 
 
 def cli(server: LockServer, *arguments: str, lines: str | None = None) -> str:
@@ -80,41 +86,39 @@ def test_redis_py(shared_server: LockServer, protocol: int) -> None:
     with redis.Redis(port=shared_server.port, protocol=protocol, decode_responses=True, client_name="py") as client:
         assert client.ping()
         with client.client() as one:
-            session = one.execute_command("HF.OPEN", "*", "*", 60_000)[2]
-            granted = one.execute_command("HF.ACQUIRE", f"{session}-1", name)
+            session = ask(one, "HF.OPEN", "*", "*", 60_000)[2]
+            granted = ask(one, "HF.ACQUIRE", f"{session}-1", name)
             assert granted[0] == "granted"
             with pytest.raises(redis.ResponseError, match="unknown option"):
-                one.execute_command("HF.ACQUIRE", f"{session}-2", name, "COLOUR", "red")
-            shown = one.execute_command("HF.INSPECT", name)
+                ask(one, "HF.ACQUIRE", f"{session}-2", name, "COLOUR", "red")
+            shown = ask(one, "HF.INSPECT", name)
             assert (shown if protocol == 3 else dict(zip(shown[::2], shown[1::2], strict=True)))["name"] == name
-            assert one.execute_command("HF.RELEASE", f"{session}-1") == "OK"
+            assert ask(one, "HF.RELEASE", f"{session}-1") == "OK"
 
 
 def test_redis_py_passes_over_pushes_that_it_does_not_know(shared_server: LockServer) -> None:
     name = uuid4().hex
     with redis.Redis(port=shared_server.port, protocol=3, decode_responses=True) as client, client.client() as one:
-        session = one.execute_command("HF.OPEN", "*", "*", 60_000)[2]
-        one.execute_command("HF.ACQUIRE", f"{session}-1", name)
-        one.execute_command("HF.ACQUIRE", f"{session}-2", name, "OWNER", "another")
-        assert one.execute_command("HF.RELEASE", f"{session}-1") == "OK"
+        session = ask(one, "HF.OPEN", "*", "*", 60_000)[2]
+        ask(one, "HF.ACQUIRE", f"{session}-1", name)
+        ask(one, "HF.ACQUIRE", f"{session}-2", name, "OWNER", "another")
+        assert ask(one, "HF.RELEASE", f"{session}-1") == "OK"
 
         # By now the push that says so lies before this reply.
-        assert one.execute_command("HF.LOOK", f"{session}-2")[0] == "granted"
+        assert ask(one, "HF.LOOK", f"{session}-2")[0] == "granted"
 
 
 async def test_redis_py_asyncio_waits_by_a_blocking_acquire(shared_server: LockServer) -> None:
     name = uuid4().hex
     async with redis.asyncio.Redis(port=shared_server.port, decode_responses=True, protocol=2) as client:
         async with client.client() as first, client.client() as second:
-            one = (await first.execute_command("HF.OPEN", "*", "*", 60_000))[2]
-            two = (await second.execute_command("HF.OPEN", "*", "*", 60_000))[2]
-            granted = await first.execute_command("HF.ACQUIRE", f"{one}-1", name)
-            waiting = asyncio.ensure_future(
-                second.execute_command("HF.ACQUIRE", f"{two}-1", name, "WAIT", 20_000, "BLOCK")
-            )
-            while not (await first.execute_command("HF.INSPECT", name))[9]:
+            one = (await ask(first, "HF.OPEN", "*", "*", 60_000))[2]
+            two = (await ask(second, "HF.OPEN", "*", "*", 60_000))[2]
+            granted = await ask(first, "HF.ACQUIRE", f"{one}-1", name)
+            waiting = asyncio.ensure_future(ask(second, "HF.ACQUIRE", f"{two}-1", name, "WAIT", 20_000, "BLOCK"))
+            while not (await ask(first, "HF.INSPECT", name))[9]:
                 assert not waiting.done()
-            await first.execute_command("HF.RELEASE", f"{one}-1")
+            await ask(first, "HF.RELEASE", f"{one}-1")
             assert (await waiting)[1] > granted[1]
 
 

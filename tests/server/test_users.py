@@ -22,8 +22,6 @@ password = "{eve}"
 [users.ops]
 password = "{ops}"
 rights = [{{ prefix = "", may = ["hold", "read", "break"] }}]
-[limits]
-login = 1000
 """.format(**PROTECTED)
 
 
@@ -66,8 +64,8 @@ def test_a_login_by_auth_and_by_hello(guarded: LockServer) -> None:
         assert wire("PING") == "PONG"
 
 
-def test_a_connection_that_does_not_log_in_is_closed(guarded: LockServer) -> None:
-    with guarded.speak() as wire:
+def test_a_connection_that_does_not_log_in_is_closed() -> None:
+    with LockServer(config=CONFIG + "[limits]\nlogin = 200\n") as server, server.speak() as wire:
         assert list(wire.rest()) == []
 
 

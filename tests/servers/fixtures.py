@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.verify.servers.postgres import PostgresServer
+from holdfast.verify.servers.redis import RedisServer
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.moto import MotoServer
-from tests.servers.postgres import PostgresServer
-from tests.servers.redis import RedisServer
 
 
 @pytest.fixture(scope="session")

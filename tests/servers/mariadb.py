@@ -6,7 +6,7 @@ from typing import Any
 
 import pymysql
 
-from tests.servers.process import Server, find
+from holdfast.verify.servers.process import Server, find
 
 _SETUP = """\
 CREATE DATABASE IF NOT EXISTS holdfast CHARACTER SET utf8mb4;

@@ -7,7 +7,18 @@ from typing import Any
 
 import boto3
 
-from tests.servers.process import Server
+from holdfast.verify.servers.process import Server
+
+# moto rolls a refused transaction back by putting a copy of the whole table back, so one request at a
+# time: beside others it would undo their writes, which DynamoDB never does.
+ONE_AT_A_TIME = """
+import sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import run_simple
+
+app = DomainDispatcherApplication(create_backend_app)
+run_simple("127.0.0.1", int(sys.argv[1]), app, threaded=False)
+"""
 
 
 class MotoServer(Server):
@@ -29,4 +40,4 @@ class MotoServer(Server):
         return boto3.client(service, **self.settings)  # type: ignore[call-overload]
 
     def command(self) -> list[str]:
-        return [sys.executable, "-c", "from moto.server import main; main()", "-p", str(self.port), "-H", "127.0.0.1"]
+        return [sys.executable, "-c", ONE_AT_A_TIME, str(self.port)]

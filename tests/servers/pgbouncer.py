@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.servers.postgres import PostgresServer
-from tests.servers.process import Server, find
+from holdfast.verify.servers.postgres import PostgresServer
+from holdfast.verify.servers.process import Server, find
 
 
 class PgBouncerServer(Server):

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 import holdfast
-from tests.servers.postgres import PostgresServer
+from holdfast.verify.servers.postgres import PostgresServer
 
 _numbers = itertools.count(1)
 TABLES = ("sessions", "claims", "cells", "watches", "tombstones", "counters")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.servers.process import Server
-from tests.servers.redis import RedisServer
-from tests.servers.redis_deployments import RedisCluster, TlsRedis, WatchedRedis
+from holdfast.verify.servers.process import Server
+from holdfast.verify.servers.redis import RedisServer
+from holdfast.verify.servers.redis_deployments import RedisCluster, TlsRedis, WatchedRedis
 
 _numbers = itertools.count(1)
 _running: dict[str, Sequence[Server]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.servers.process import Server
+from holdfast.verify.servers.process import Server
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 from holdfast.engines.engine import Verbs
 from holdfast.locks.client import Client
 from holdfast.runtime.asyncio import AsyncioIo
 from holdfast.runtime.blocking import BlockingIo
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """An engine whose requests are not its calls: some go over a stream, some travel together."""
+
+    def count_requests(self, count: Callable[[], None]) -> None: ...
 
 
 class Counter:
@@ -30,6 +38,10 @@ class Counter:
 
     def around_client(self, core: Client) -> None:
         """Count what a client sends, and what its keeper sends."""
+        if isinstance(core.engine, Counting):
+            core.start_keeper()
+            core.engine.count_requests(self.count)
+            return
         self.around(core.verbs)
         self.around(core.start_keeper().verbs)
 

@@ -14,6 +14,8 @@ from holdfast.errors import InvalidRequest
 OURS = "holdfast"
 SUBJECTS = {
     OURS: "holdfast.bench.ours:Ours",
+    "etcd-v3lock": "holdfast.bench.peers.etcd_v3lock:V3Lock",
+    "etcd3gw": "holdfast.bench.peers.etcd3gw:Etcd3Gw",
     "filelock": "holdfast.bench.peers.filelock:Filelock",
     "redis-py": "holdfast.bench.peers.redis_py:RedisPy",
     "python-redis-lock": "holdfast.bench.peers.python_redis_lock:PythonRedisLock",

@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("holdfast.cli.doctor:doctor", "Check what an engine can really promise."),
     "verify": ("holdfast.cli.verify:verify", "Prove the promises, with faults on real servers."),
     "simulate": ("holdfast.cli.simulate:simulate", "Run the lock table in a simulated world."),
-    "advise": ("holdfast.cli.advise:advise", "Help to choose an engine."),
+    "advise": ("holdfast.cli.advise:advise", "Recommend a lock, a fence, or what needs no lock."),
     "demo": ("holdfast.cli.demo:demo", "See a split brain, and the fence that stops it."),
     "bench": ("holdfast.cli.bench:bench", "Measure an engine."),
     "completion": ("holdfast.cli.completion:completion", "Print a shell completion script."),

@@ -40,6 +40,7 @@ GUARANTEES = Guarantees(
     clock="wall",
     modes=frozenset({"exclusive", "shared"}),
     events=frozenset(),
+    cells=False,
     lost_node="When the server or the connection goes, everything that was held on it is free at once.",
     summary="Excludes everybody who uses the same database while their connections live; there is no lease, so the "
     "server may let go before the holder knows, and tokens are the server's clock.",

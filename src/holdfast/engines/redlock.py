@@ -37,6 +37,7 @@ GUARANTEES = Guarantees(
     clock="wall",
     modes=frozenset({"exclusive"}),
     events=frozenset(),
+    cells=False,
     lost_node="Goes on while a majority answers. A node that comes back empty may give a lock twice, together with "
     "others that were not asked or have expired.",
     summary="Efficiency, not correctness, unless fenced: exclusion rests on the wall clocks of a majority of nodes "

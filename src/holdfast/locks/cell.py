@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from holdfast.core.backoff import full_jitter
 from holdfast.core.table.commands import Mismatch
-from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest
+from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, Unsupported
 from holdfast.locks.client import Client
 from holdfast.locks.spec import check_seconds
 from holdfast.locks.watching import Watching
 
 MOST_BYTES = 65_536
 RETRIES = 100
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
+TRIES_A_PAUSE = 4
+"""How many times as long as a try takes the first pause may be: with 16 writers fewer than two tries an update."""
+CAN_KEEP = "sqlite://"
 
 Value = Any
 """Bytes, or anything that JSON can carry."""
@@ -26,8 +30,8 @@ def encode(value: Value) -> bytes:
         kept = b"b" + value
     else:
         try:
-            kept = b"j" + json.dumps(value, allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
+            kept = b"j" + json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequest("value", value, f"a cell holds bytes or what JSON can carry ({error})") from error
     if len(kept) > MOST_BYTES + 1:
         raise InvalidRequest("value", f"{len(kept) - 1} bytes", f"a cell holds at most {MOST_BYTES} bytes")
@@ -51,9 +55,11 @@ def check_version(version: object) -> int | None:
 
 
 class CellFront:
-    """One cell of one kind."""
+    """One cell of one kind; Unsupported where the engine keeps none."""
 
     def __init__(self, client: Client, kind: str, name: str, keep: float | None = None) -> None:
+        if not client.engine.guarantees.cells:
+            raise Unsupported(str(client), "cells" if kind == "cell" else f"{kind}, which needs a cell", CAN_KEEP)
         self.client, self.kind, self.name = client, client.kind(kind), name
         self.keep = check_seconds("keep", keep, least=0.001)
 
@@ -65,34 +71,38 @@ class CellFront:
 
     async def set(self, value: Value, version: int | None) -> int:
         """Write if the version is still this one; the new version. Conflict otherwise."""
-        return await self.write(encode(value), check_version(version))
+        return await self.write(encode(value), check_version(version), self.keep)
 
     async def delete(self, version: int | None) -> None:
         """Delete if the version is still this one. Conflict otherwise."""
-        await self.write(None, check_version(version))
+        await self.write(None, check_version(version), None)
 
-    async def write(self, kept: bytes | None, version: int | None) -> int:
+    async def write(self, kept: bytes | None, version: int | None, keep: float | None) -> int:
+        """One request: what is kept for `keep` seconds (None: for ever), or nothing any more."""
         client = self.client
         client.check_open()
-        reply = await client.verbs.cell_set(self.kind, self.name, kept, version, self.keep, client.until())
+        reply = await client.verbs.cell_set(self.kind, self.name, kept, version, keep, client.until())
         if isinstance(reply, Mismatch):
             raise Conflict(self.name, version, reply.current)
         return reply.version
 
     async def update(self, change: Callable[[Value], Value], retries: int = RETRIES) -> tuple[Value, int]:
-        """Replace the value by `change(value)`, again if somebody else was faster. What was written."""
-        io = self.client.io
-        pauses = full_jitter(0.001, 0.25, io.uniform)
-        for tried in range(retries + 1):
+        """Replace the value by `change(value)`, again if somebody else was faster. What was written.
+
+        Conflict after so many retries. `change` may be called several times.
+        """
+        check_update(change, retries)
+        pauses = Pauses(self.client)
+        while True:
+            pauses.begin()
             value, version = await self.get()
             wanted = change(value)
             try:
                 return wanted, await self.set(wanted, version)
             except Conflict:
-                if tried == retries:
+                if pauses.tries > retries:
                     raise
-            await io.wait(io.signal(), io.now() + next(pauses))
-        raise AssertionError("unreachable")
+            await pauses.pause()
 
     async def watch(self) -> AsyncIterator[tuple[Value, int]]:
         """The value now, and again each time it has changed; changes in quick succession may be seen as one."""
@@ -109,3 +119,37 @@ class CellFront:
                     seen = version
                     yield value, version
                 await watching.next_letters(None)
+
+
+def check_update(change: object, retries: object) -> None:
+    """What `update` takes."""
+    if not callable(change):
+        raise InvalidRequest("change", change, "a function that gets the value and returns the next one")
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise InvalidRequest("retries", retries, "how often to try again: 0 or more")
+
+
+class Pauses:
+    """The pauses between tries of one who meets others: full jitter, on the scale of how long a try takes.
+
+    A fixed scale would be too short for an engine whose requests take longer than it, where
+    all would meet again and again, and a waste for a quick one.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.io = client.io
+        self.tries = 0
+        self._began = 0.0
+        self._pauses: Iterator[float] | None = None
+
+    def begin(self) -> None:
+        """A try begins."""
+        self.tries += 1
+        self._began = self.io.now()
+
+    async def pause(self) -> None:
+        """It met somebody: keep out of the way for a while."""
+        if self._pauses is None:
+            first = max(SHORTEST_PAUSE, TRIES_A_PAUSE * (self.io.now() - self._began))
+            self._pauses = full_jitter(min(first, LONGEST_PAUSE), LONGEST_PAUSE, self.io.uniform)
+        await self.io.wait(self.io.signal(), self.io.now() + next(self._pauses))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import threading
 import weakref
@@ -13,6 +14,7 @@ from typing import Any
 from holdfast.core.table.commands import Notice
 from holdfast.engines.engine import Engine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.locks.errand import Errand
 from holdfast.locks.keeper import RAN_OUT, Keeper, log
 from holdfast.locks.owner import current_owner, current_thread_name
 from holdfast.locks.session import Session
@@ -43,9 +45,10 @@ class Client:
         app: str,
         max_stall: float = float("inf"),
         stalled: Callable[[], float] = lambda: 0.0,
+        session_id: Callable[[], str] = lambda: secrets.token_hex(6),
     ) -> None:
         self.engine, self._make_verbs, self._keeper_verbs = engine, make_verbs, keeper_verbs
-        self._spawn, self._stalled = spawn, stalled
+        self._spawn, self._stalled, self.session_id = spawn, stalled, session_id
         self.ttl, self.namespace, self.app, self.max_stall = ttl, namespace, app, max_stall
         self.host = socket.gethostname()
         self.call_limit = max(1.0, min(ttl, 5.0))
@@ -65,6 +68,8 @@ class Client:
         self.wakeups = Wakeups()
         self.waiting: set[str] = set()
         """Claims that stand in line."""
+        self.errands: list[Errand] = []
+        """What the keeper does now and then for the fronts of this client."""
         self._starting = threading.Lock()
 
     def __str__(self) -> str:

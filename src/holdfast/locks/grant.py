@@ -86,6 +86,10 @@ class GrantView:
             raise NotHeld(self.name, self.token)
         self._hold.check()
 
+    def _end_loan(self) -> None:
+        """It was lent to somebody for a while, and is given back by whoever lent it."""
+        self._released = True
+
     def _give_back_once(self) -> None:
         """One grant is one entry: releasing it twice must not give back somebody else's."""
         with self._hold.session.lock:

@@ -9,7 +9,6 @@ the simulator drives it too.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from holdfast.core.table import rows
 from holdfast.core.table.commands import GONE, MISSED, Notice, Renewed, SessionOver
 from holdfast.engines.engine import Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.locks.errand import Errand
 from holdfast.locks.session import Session
 from holdfast.model import Claim
 from holdfast.runtime.io import Signal
@@ -87,6 +87,16 @@ class Keeper:
         self.withdrawals.append(Withdrawal(claim, unanswered))
         self.verbs.bell.set()
 
+    def add_errand(self, errand: Errand) -> None:
+        """Do this now and then, from now on. It stays with the client, whatever becomes of its keeper."""
+        self.client.errands.append(errand)
+        self.verbs.bell.set()
+
+    def drop_errand(self, errand: Errand) -> None:
+        """Do it no more. One that is under way ends by itself."""
+        if errand in self.client.errands:
+            self.client.errands.remove(errand)
+
     def stop(self) -> None:
         """Ask the keeper to end."""
         self.stopping = True
@@ -115,7 +125,9 @@ class Keeper:
     def next_due(self) -> float | None:
         """When there is something to do even if nobody rings."""
         due = min(self._beat_at, self._sweep_at if self.client.waiting else NEVER)
-        due = min([due, *(withdrawal.due for withdrawal in self.withdrawals)])
+        due = min(
+            [due, *(withdrawal.due for withdrawal in self.withdrawals), *(one.due for one in self.client.errands)]
+        )
         session = self.client.session
         if session is not None and session.over is None:
             due = min([due, session.deadline, *(hold.ends for hold in list(session.mortal.values()))])
@@ -132,6 +144,27 @@ class Keeper:
         if self.client.waiting and self.io.now() >= self._sweep_at:
             await self.sweep()
         await self.withdraw_late()
+        await self.run_errands()
+
+    async def run_errands(self) -> None:
+        """Do what is due for the fronts, and never delay a heartbeat by it."""
+        for errand in [errand for errand in self.client.errands if errand.due <= self.io.now()]:
+            if self.stopping:
+                return
+            try:
+                await errand.work(self)
+            except HoldfastError as error:
+                log.debug("%s: %s could not be done: %s", self.client, errand, error)
+            errand.due = self.io.now() + errand.every
+            await self.keep_alive()
+
+    async def session_now(self) -> Session:
+        """The session, opened here if there is none, for an errand that needs one."""
+        await self.open_session()
+        session = self.client.session
+        if session is None or session.over is not None:
+            raise self.failure or EngineUnavailable(str(self.client), "the session ended as it was opened", "not done")
+        return session
 
     async def keep_alive(self) -> None:
         """Send the heartbeat if it is due, and say what is lost; nothing is due without a session."""
@@ -158,7 +191,7 @@ class Keeper:
 
     async def new_session(self) -> Session:
         client = self.client
-        row = rows.Session(secrets.token_hex(6), client.ttl, 0.0, client.app, client.host, client.pid)
+        row = rows.Session(client.session_id(), client.ttl, 0.0, client.app, client.host, client.pid)
         sent = self.io.now()
         reply = await self.verbs.open_session(row, sent + client.call_limit)
         assert not isinstance(reply, SessionOver), "a new session id is known to nobody"

@@ -10,9 +10,13 @@ from typing import Any
 from holdfast.errors import InvalidRequest
 
 
-def namer(template: str, function: Callable[..., Any]) -> Callable[..., str]:
-    """What makes a name from the arguments of `function`; checked when the decorator is applied."""
+def namer(template: str, function: Callable[..., Any], *, after: int = 0) -> Callable[..., str]:
+    """What makes a name from the arguments of `function`; checked when the decorator is applied.
+
+    The first `after` arguments are not the caller's, and have no part in it.
+    """
     signature = inspect.signature(function)
+    signature = signature.replace(parameters=list(signature.parameters.values())[after:])
     try:
         fields = [field for _, field, _, _ in string.Formatter().parse(template)]
     except (TypeError, ValueError) as error:

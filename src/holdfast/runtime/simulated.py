@@ -2,10 +2,14 @@
 
 Every call and every wait suspends, and the world chooses which task goes on next. The same
 seed gives the same run, step for step.
+
+Tasks live on machines, if they are given one: a machine can stop for a while, which none of its
+tasks notices but by the clock; it can die; and its clock can run fast or slow.
 """
 
 from __future__ import annotations
 
+import contextvars
 import heapq
 import random
 from collections.abc import Callable, Coroutine, Generator
@@ -27,6 +31,10 @@ class Cancelled(BaseException):
     """A simulated task was told to stop. Like asyncio's, it is not an Exception."""
 
 
+class Ended(BaseException):
+    """The world has ended, and every task in it."""
+
+
 class Pause:
     """What a task waits for: a moment, and perhaps a signal that comes before it."""
 
@@ -40,6 +48,81 @@ class Pause:
 def suspend(pause: Pause) -> Generator[Pause, None, None]:
     """Give the turn to the world."""
     yield pause
+
+
+@coroutine
+def finish(work: Coroutine[Any, Any, T]) -> Generator[Pause, None, T]:
+    """Drive `work` to its end; a cancellation that comes meanwhile is raised after that."""
+    cancelled: Cancelled | None = None
+    try:
+        pause = work.send(None)
+        while True:
+            try:
+                yield pause
+            except Cancelled as error:
+                cancelled = error
+                # What it waits for may have come in the same moment, and does not come again.
+                if pause.signal is None or not pause.signal.is_set():
+                    continue
+            except Ended as error:
+                pause = work.throw(error)
+                continue
+            pause = work.send(None)
+    except StopIteration as stop:
+        if cancelled is not None:
+            raise cancelled from None
+        return stop.value  # type: ignore[no-any-return]
+    except Exception:
+        if cancelled is not None:
+            raise cancelled from None
+        raise
+
+
+class Machine:
+    """Where tasks run: they stop together, die together, and share a clock."""
+
+    def __init__(self, world: World, name: str, rate: float = 1.0) -> None:
+        self.world, self.name = world, name
+        self.rate, self._started = rate, world.time
+        """How many of its seconds pass in one of the world's."""
+        self.asleep = self.dead = False
+        self._backlog: list[tuple[Task | Callable[[], None], int]] = []
+
+    def now(self) -> float:
+        """The time on its own clock, which counts while it is stopped."""
+        return self.world.time if self.rate == 1.0 else self.shown(self.world.time)
+
+    def shown(self, at: float) -> float:
+        """What its clock shows at a moment of the world."""
+        return self._started + (at - self._started) * self.rate
+
+    def moment(self, shown: float) -> float:
+        """The moment of the world at which its clock shows this."""
+        return shown if self.rate == 1.0 else self._started + (shown - self._started) / self.rate
+
+    def stop(self) -> None:
+        """Nothing runs here until it goes on."""
+        self.asleep = True
+
+    def go_on(self) -> None:
+        """What was due meanwhile is due now."""
+        self.asleep = False
+        backlog, self._backlog = self._backlog, []
+        for due, turn in backlog:
+            if not isinstance(due, Task):
+                self.world.at(self.world.time, due, self)
+            elif turn == due.turn:
+                self.world.wake(due)
+
+    def die(self) -> None:
+        """Nothing ever runs here again."""
+        self.dead = True
+        self._backlog = []
+
+    def put_off(self, due: Task | Callable[[], None], turn: int) -> None:
+        """Keep what came while it is stopped; it is lost if the machine is dead."""
+        if not self.dead:
+            self._backlog.append((due, turn))
 
 
 class SimulatedSignal:
@@ -66,8 +149,12 @@ class SimulatedSignal:
 class Task:
     """A coroutine that the world drives."""
 
-    def __init__(self, name: str, work: Coroutine[Pause, None, Any]) -> None:
-        self.name, self.work = name, work
+    __slots__ = ("cancelled", "context", "done", "error", "machine", "name", "pauses", "result", "turn", "work")
+
+    def __init__(self, name: str, work: Coroutine[Pause, None, Any], machine: Machine | None = None) -> None:
+        self.name, self.work, self.machine = name, work, machine
+        # The owner is a context variable: each task is somebody else.
+        self.context = contextvars.copy_context()
         self.turn = 0
         self.done = False
         self.result: Any = None
@@ -83,17 +170,28 @@ class World:
     def __init__(self, seed: int = 0, start: float = 1_000.0, most_delay: float = 0.01) -> None:
         self.random = random.Random(seed)
         self.time, self.most_delay = start, most_delay
-        self._due: list[tuple[float, float, int, Task, int]] = []
+        self._due: list[tuple[float, float, int, Task | Callable[[], None], int, Machine | None]] = []
         self._number = 0
-        self.tasks: list[Task] = []
+        self.tasks: dict[Task, None] = {}
+        """Those that are not done."""
         self.current: Task | None = None
+        self.over = False
 
-    def spawn(self, name: str, work: Coroutine[Pause, None, T]) -> Task:
+    def spawn(self, name: str, work: Coroutine[Pause, None, T], machine: Machine | None = None) -> Task:
         """Start a task; it runs when the world gets to it."""
-        task = Task(name, work)
-        self.tasks.append(task)
+        task = Task(name, work, machine)
+        if self.over:
+            work.close()
+            task.done = True
+            return task
+        self.tasks[task] = None
         self._schedule(task, self.time)
         return task
+
+    def at(self, moment: float, do: Callable[[], None], machine: Machine | None = None) -> None:
+        """Call a function at a moment; if it is to happen on a machine that is stopped then, once that goes on."""
+        self._number += 1
+        heapq.heappush(self._due, (moment, self.random.random(), self._number, do, 0, machine))
 
     def wake(self, task: Task) -> None:
         """Let a task go on now: whatever else it was due for is void."""
@@ -107,14 +205,35 @@ class World:
 
     def run(self, until: float = float("inf")) -> None:
         """Run all tasks until nothing is due or the time has come."""
-        while self._due and self._due[0][0] <= until:
-            at, _, _, task, turn = heapq.heappop(self._due)
-            if task.done or turn != task.turn:
+        due = self._due
+        while due and due[0][0] <= until:
+            at, _, _, what, turn, machine = heapq.heappop(due)
+            is_task = type(what) is Task
+            if is_task and (what.done or turn != what.turn):  # type: ignore[union-attr]
                 continue
-            self.time = max(self.time, at)
-            self._step(task)
+            if at > self.time:
+                self.time = at
+            if machine is not None and (machine.asleep or machine.dead):
+                machine.put_off(what, turn)
+            elif is_task:
+                self._step(what)  # type: ignore[arg-type]
+            else:
+                what()  # type: ignore[operator]
         if until != float("inf"):
             self.time = max(self.time, until)
+
+    def end(self) -> None:
+        """Throw every task that is left out of the world, so that none is left half-way. Nothing runs after this."""
+        self.over = True
+        for task in list(self.tasks):
+            for _ in range(_MOST_THROWS):
+                try:
+                    task.context.run(task.work.throw, Ended())
+                except BaseException:  # noqa: BLE001 - whatever it says, nobody is left to hear it
+                    break
+            task.done = True
+        self.tasks.clear()
+        self._due.clear()
 
     def run_until_done(self, task: Task) -> Any:
         """Run the world until one task is finished, and return its result or raise its error."""
@@ -134,20 +253,22 @@ class World:
         task.turn += 1
         self._number += 1
         # Ties are broken by the seed, so that every order of what happens together gets its turn.
-        heapq.heappush(self._due, (at, self.random.random(), self._number, task, task.turn))
+        heapq.heappush(self._due, (at, self.random.random(), self._number, task, task.turn, task.machine))
 
     def _step(self, task: Task) -> None:
         self.current = task
         try:
             if task.cancelled:
                 task.cancelled = False
-                pause = task.work.throw(Cancelled())
+                pause = task.context.run(task.work.throw, Cancelled())
             else:
-                pause = task.work.send(None)
+                pause = task.context.run(task.work.send, None)
         except StopIteration as stop:
             task.done, task.result = True, stop.value
+            del self.tasks[task]
         except BaseException as error:  # noqa: BLE001 - kept for whoever looks at the task
             task.done, task.error = True, error
+            del self.tasks[task]
         else:
             task.pauses += 1
             if pause.signal is not None:
@@ -158,6 +279,10 @@ class World:
                 task.turn += 1
         finally:
             self.current = None
+
+
+_MOST_THROWS = 100
+"""How often a task is told that the world has ended before it is left as it is."""
 
 
 class SimulatedIo:
@@ -189,19 +314,7 @@ class SimulatedIo:
         return signal.is_set()
 
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        task = self.world.spawn("shielded", work)
-        finished = SimulatedSignal(self.world)
-        cancelled: Cancelled | None = None
-        while not task.done:
-            try:
-                await self.wait(finished, self.world.time + self.world.most_delay)
-            except Cancelled as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
-        if task.error is not None:
-            raise task.error
-        return task.result  # type: ignore[no-any-return]
+        return await finish(work)
 
     def signal(self) -> SimulatedSignal:
         return SimulatedSignal(self.world)

@@ -44,8 +44,8 @@ class Attachments:
         """Every session that somebody is connected for."""
         return list(self._by_session)
 
-    def attach(self, connection: Connection, session: str, side: bool, quiet: bool) -> None:
-        """Let a connection speak for a session. The former one of its role is closed first."""
+    def attach(self, connection: Connection, session: str, side: bool, quiet: bool) -> Connection | None:
+        """Let a connection speak for a session. The former one of its role, which does so no more, is returned."""
         if connection.session != session or connection.side != side:
             self.detach(connection)
         found = self._by_session.get(session)
@@ -57,10 +57,10 @@ class Attachments:
         else:
             found.main = connection
         connection.session, connection.side, connection.quiet = session, side, quiet
-        if former is not None and former is not connection:
-            former.session = ""
-            former.push("hf.detached", session, "another connection speaks for it now")
-            former.close_after_output()
+        if former is None or former is connection:
+            return None
+        former.session = ""
+        return former
 
     def detach(self, connection: Connection) -> None:
         """The connection speaks for nobody any more."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.core.table.changes import Change
+from holdfast.server import resp
 from holdfast.server.store import Store, StoreFull
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ MOST_LAZY = 1_000
 
 Parcel = tuple["Connection", list[bytes], int]
 """Output for one connection, and how many replies are in it."""
+FULL = resp.error("HFFULL", "the disk is full: nothing of this was kept, try again later")
 
 
 class Batches:
@@ -44,6 +46,8 @@ class Batches:
         """Whether somebody waits for `changes` to be kept; heartbeats alone do not."""
         self.speakers: list[Connection] = []
         """Connections with output that was not let out yet, in this batch."""
+        self.observers: list[asyncio.Future[bool]] = []
+        """Others who wait for this batch: True if it was kept."""
         self.idle = asyncio.Event()
         """Set while no commit is under way."""
         self.idle.set()
@@ -61,47 +65,63 @@ class Batches:
         if self._task is not None:
             return
         if self.urgent or len(self.changes) > MOST_LAZY:
+            self.urgent = True
             self.idle.clear()
             self._task = self.loop.create_task(self._commit())
-        elif self.speakers:
-            self.let_out(self.take())
+        elif self.speakers or self.observers:
+            self.let_out(*self.take())
 
     async def _commit(self) -> None:
         try:
             while self.urgent:
                 changes, self.changes, self.urgent = self.changes, [], False
-                parcels = self.take()
+                parcels, observers = self.take()
                 began = time.perf_counter()
                 try:
                     await self.store.keep(changes)
                 except StoreFull as error:
-                    self.refuse(parcels)
+                    self.refuse(parcels, observers)
                     self._refused(error)
                     continue
                 self.tally.commit(time.perf_counter() - began, len(changes))
-                self.let_out(parcels)
+                self.let_out(parcels, observers)
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
             self._broken(error)
             return
         finally:
             self._task = None
             self.idle.set()
-        self.let_out(self.take())
+        self.let_out(*self.take())
 
-    def take(self) -> list[Parcel]:
-        """What has been gathered for each connection."""
+    def take(self) -> tuple[list[Parcel], list[asyncio.Future[bool]]]:
+        """What has been gathered for each connection, and who else waits for it."""
         speakers, self.speakers = self.speakers, []
-        return [(speaker, *speaker.take()) for speaker in speakers]
+        observers, self.observers = self.observers, []
+        return [(speaker, *speaker.take()) for speaker in speakers], observers
 
-    def let_out(self, parcels: list[Parcel]) -> None:
+    def let_out(self, parcels: list[Parcel], observers: list[asyncio.Future[bool]]) -> None:
         for connection, output, replies in parcels:
             connection.write(output, replies)
+        for observer in observers:
+            if not observer.done():
+                observer.set_result(True)
 
-    def refuse(self, parcels: list[Parcel]) -> None:
+    def refuse(self, parcels: list[Parcel], observers: list[asyncio.Future[bool]]) -> None:
         """Nothing of it was kept: those of this batch are told, and those who have seen its changes since."""
-        for connection, _, replies in [*parcels, *self.take()]:
-            connection.write_refusals(replies)
+        since, also = self.take()
+        for connection, _, replies in [*parcels, *since]:
+            connection.write_refusals(FULL, replies)
+        for observer in [*observers, *also]:
+            if not observer.done():
+                observer.set_result(False)
         self.changes, self.urgent = [], False
+
+    def kept(self) -> asyncio.Future[bool]:
+        """Done when all that the table shows now is kept; False if it turned out that it is not."""
+        observer: asyncio.Future[bool] = self.loop.create_future()
+        self.observers.append(observer)
+        self.gather()
+        return observer
 
     async def finish(self) -> None:
         """Bring everything to the store that was gathered, heartbeats too, and let it out."""

@@ -108,6 +108,8 @@ def acquire(connection: Connection, frame: Frame) -> bytes | None:
         tally.grants += 1
         if reply.hold_left is not None:
             service.expect_death(service.now + reply.hold_left)
+        elif reply.slot is None and chosen is None:
+            return connection.resp.granted % reply.token
     elif type(reply) is Place:
         tally.queued += 1
         blocks = "block" in options
@@ -168,6 +170,7 @@ def leave(connection: Connection, frame: Frame) -> bytes:
         main = service.attachments.main(session)
         if main is not None:
             service.attachments.detach(main)
+            service.waits.ended(main)
             main.close_after_output()
         unanswered = False
     blocked = service.waits.decided(id_)

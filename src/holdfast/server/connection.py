@@ -22,7 +22,6 @@ log = logging.getLogger("holdfast.server")
 
 FRAMES_A_TURN = 256
 """How many requests of one connection are carried out before others have their turn."""
-FULL = resp.error("HFFULL", "the disk is full: nothing of this was kept, try again later")
 
 _ids = itertools.count(1)
 
@@ -88,7 +87,7 @@ class Connection(asyncio.Protocol):
         self.commands.greet(self, transport.get_extra_info("ssl_object"))
 
     def data_received(self, data: bytes) -> None:
-        if self.closing:
+        if self.closing or self._reader.error is not None:
             return
         self.heard = self.service.loop.time()
         frames = self._reader.feed(data)
@@ -104,8 +103,9 @@ class Connection(asyncio.Protocol):
                 if self.held or self.closing:
                     self._backlog += frames[at + 1 :]
                     break
-            self._steer()
-        if self._reader.error is not None and not self._backlog:
+            if self.held or self._under_way + self._replies >= self.service.limits.pipeline:
+                self._steer()
+        if self._reader.error is not None and not self._backlog and not self.held:
             self._refuse_rest()
 
     def _count_unfinished(self, size: int) -> None:
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
             if self.held or self.closing or self._under_way + self._replies >= self.service.limits.pipeline:
                 break
             self._carry_out(backlog.popleft())
-        if not backlog and self._reader.error is not None:
+        if self._reader.error is not None and not backlog and not self.held:
             self._refuse_rest()
         self._steer()
 
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         transport.write(output[0] if len(output) == 1 else b"".join(output))
-        if self.closing and not self._out:
+        if self.closing and not self._out and not self._under_way:
             transport.close()
         elif self._choked:
             if transport.get_write_buffer_size() > self.service.limits.output:
@@ -233,9 +233,9 @@ class Connection(asyncio.Protocol):
         elif not self._reading:
             self._steer()
 
-    def write_refusals(self, replies: int) -> None:
+    def write_refusals(self, refusal: bytes, replies: int) -> None:
         """Tell the client that the last requests were not carried out after all."""
-        self.write([FULL] * replies or [b""], replies)
+        self.write([refusal * replies], replies)
 
     def close_after_output(self) -> None:
         """Take no more requests; close when what is still to be said was said."""

@@ -123,8 +123,8 @@ class Http:
             user = found
         if url.path == "/metrics":
             return Answer(200, self.metrics.page(), "text/plain; version=0.0.4; charset=utf-8")
-        await service.settled()
-        return self._locks(user, parse_qs(url.query))
+        answer = self._locks(user, parse_qs(url.query))
+        return answer if await service.batches.kept() else plain(503, "the disk is full")
 
     def _readiness(self) -> Answer:
         """Whether it takes every kind of command now."""

@@ -20,7 +20,7 @@ from holdfast.core.table.step import Step
 from holdfast.model import Claim, Gone, Refused
 from holdfast.server import answers
 from holdfast.server.attachments import Attachments
-from holdfast.server.batches import Batches
+from holdfast.server.batches import FULL, Batches
 from holdfast.server.cell_room import CellRoom
 from holdfast.server.deaths import NEVER, Deaths
 from holdfast.server.limits import Limits
@@ -94,6 +94,8 @@ class Service:
         log.warning("batch refused, loading the table again", extra={"problem": str(error)})
         self.tally.refused_batches += 1
         self._load()
+        for connection in self.waits.reconcile(self.table.rows, self.table.watches):
+            connection.answer(FULL)
         for session in self.attachments.sessions():
             if session not in self.table.sessions:
                 self.end_session(session, "it was not kept: the disk is full")
@@ -101,13 +103,6 @@ class Service:
     def uptime(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.started
-
-    async def settled(self) -> None:
-        """Return when nothing is in the table that is not kept: for those who read outside a connection."""
-        while self.batches.urgent or not self.batches.idle.is_set():
-            self.batches.gather()
-            await asyncio.sleep(0)
-            await self.batches.idle.wait()
 
     def stop(self, come_back_ms: int) -> None:
         """Take no more commands, and tell those who wait to come back."""
@@ -248,6 +243,14 @@ class Service:
         """Say something to the connections of a session."""
         for connection in self.attachments.of(session):
             connection.push(*parts)
+
+    def attach(self, connection: Connection, session: str, side: bool, quiet: bool) -> None:
+        """Let a connection speak for a session; whoever did so in this role before is closed first."""
+        former = self.attachments.attach(connection, session, side, quiet)
+        if former is not None:
+            self.waits.ended(former)
+            former.push("hf.detached", session, "another connection speaks for it now")
+            former.close_after_output()
 
     def end_session(self, session: str, reason: str) -> None:
         """The session is no more: nobody speaks for it, and whoever waits under it is told."""

@@ -84,7 +84,7 @@ def open_session(connection: Connection, frame: Frame) -> bytes:
     reply = service.step(commands.Open(session))
     if isinstance(reply, commands.SessionOver):
         return OVER
-    service.attachments.attach(connection, id_, about.get("side", False), about.get("quiet", False))
+    service.attach(connection, id_, about.get("side", False), about.get("quiet", False))
     service.expect_death(service.now + reply.ttl)
     if known is None:
         log.debug("session opened", extra={"session": id_, "peer": connection.peer, "user": connection.user.name})
@@ -102,7 +102,7 @@ def resume(connection: Connection, frame: Frame) -> bytes:
         return OVER
     if not hmac.compare_digest(known.digest, digest(secret)):
         raise WireError("HFSECRET", "the session's secret is another one")
-    service.attachments.attach(connection, id_, role.get("side", False), role.get("quiet", False))
+    service.attach(connection, id_, role.get("side", False), role.get("quiet", False))
     return connection.resp.encode(["open", answers.ms(known.ttl), id_, None])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -81,6 +81,19 @@ class Waits:
         key, connection.waits_for = connection.waits_for, None
         if key is None:
             return False
+        # Another connection may wait for the same by now: a session goes on elsewhere.
         if isinstance(key, str):
-            return self._blocked.pop(key, None) is not None
-        return self.letter(*key) is not None
+            return self._blocked.get(key) is connection and self._blocked.pop(key) is not None
+        found = self._fetching.get(key)
+        return found is not None and found[0] is connection and self.letter(*key) is not None
+
+    def reconcile(self, claims: Container[str], watches: Container[tuple[str, str]]) -> list[Connection]:
+        """The table is another one: forget what is not in it. Those who waited for that are returned."""
+        for claim_id in [claim_id for claim_id in self._since if claim_id not in claims]:
+            self.forget(claim_id)
+        lost = [self._blocked.pop(claim_id) for claim_id in list(self._blocked) if claim_id not in claims]
+        for key in [key for key in self._fetching if key not in watches]:
+            waiting = self.letter(*key)
+            if waiting is not None:
+                lost.append(waiting[0])
+        return lost

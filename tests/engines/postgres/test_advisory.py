@@ -15,9 +15,10 @@ import pytest
 import holdfast
 from holdfast import aio
 from holdfast.engines import advisory_keys
+from holdfast.verify.servers.postgres import PostgresServer
+from tests.conformance.abilities import CELLS
 from tests.engines.postgres.patience import eventually, soon
 from tests.servers.pgbouncer import PgBouncerServer
-from tests.servers.postgres import PostgresServer
 
 Connect = Callable[..., holdfast.Client]
 Database = psycopg.Connection[Any]
@@ -267,8 +268,9 @@ def test_what_it_cannot_do_is_said(connect: Connect) -> None:
         locks.semaphore("s", limit=2)
     with pytest.raises(holdfast.Unsupported):
         locks.lock("k", subtree=True)
-    with pytest.raises(holdfast.Unsupported):
-        locks.cell("c").get()
+    for build in CELLS.values():
+        with pytest.raises(holdfast.Unsupported):
+            build(locks)
     with pytest.raises(holdfast.Unsupported):
         locks.list()
     with pytest.raises(holdfast.WeakerGuarantee):

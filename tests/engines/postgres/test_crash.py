@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast.verify.servers.postgres import PostgresServer
 from tests.engines.postgres.patience import eventually
-from tests.servers.postgres import PostgresServer
 
 
 @pytest.fixture

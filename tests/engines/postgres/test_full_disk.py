@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast.verify.servers.postgres import PostgresServer
+from holdfast.verify.servers.process import UNPRIVILEGED
 from tests.engines.postgres.patience import eventually
 from tests.faults.disks import SmallDisk, small_disk
-from tests.servers.postgres import PostgresServer
-from tests.servers.process import UNPRIVILEGED
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 import holdfast
 from holdfast import aio
-from tests.servers.postgres import PostgresServer
+from holdfast.verify.servers.postgres import PostgresServer
 
 
 def test_a_pool_lends_its_settings(server: PostgresServer) -> None:

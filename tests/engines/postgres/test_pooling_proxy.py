@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import holdfast
+from holdfast.verify.servers.postgres import PostgresServer
 from tests.servers.pgbouncer import PgBouncerServer
-from tests.servers.postgres import PostgresServer
 
 
 @pytest.mark.parametrize("mode", ["transaction", "statement"])

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import holdfast
-from tests.servers.postgres import PostgresServer
+from holdfast.verify.servers.postgres import PostgresServer
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import aio, optimistic
-from tests.servers.postgres import PostgresServer
+from holdfast.verify.servers.postgres import PostgresServer
 
 Session = psycopg.Connection[Any]
 

@@ -16,8 +16,8 @@ from holdfast.engines.checkup import Finding
 from holdfast.engines.redis import RedisEngine
 from holdfast.engines.redlock import RedlockEngine
 from holdfast.verify.proxy import Proxy
-from tests.servers.redis import RedisServer
-from tests.servers.redis_deployments import WatchedRedis
+from holdfast.verify.servers.redis import RedisServer
+from holdfast.verify.servers.redis_deployments import WatchedRedis
 
 
 def found(url: str) -> dict[str, Finding]:

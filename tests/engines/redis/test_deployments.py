@@ -13,12 +13,12 @@ import redis.asyncio
 
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest
+from holdfast.verify.servers.process import wait_until
+from holdfast.verify.servers.redis import RedisServer
+from holdfast.verify.servers.redis_deployments import RedisCluster, TlsRedis, WatchedRedis
 from tests.conformance.apis import Api, Front
 from tests.conformance.stage import Stage, eventually
 from tests.engines.redis.conftest import SUBJECT
-from tests.servers.process import wait_until
-from tests.servers.redis import RedisServer
-from tests.servers.redis_deployments import RedisCluster, TlsRedis, WatchedRedis
 
 PREFIX = "holdfast:1:{holdfast}:"
 

@@ -12,11 +12,11 @@ import redis as redis_py
 
 import holdfast
 from holdfast import EngineUnavailable, aio
+from holdfast.verify.servers.process import wait_until
+from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import Api, Front
 from tests.conformance.stage import Stage, eventually, soon
 from tests.engines.redis.conftest import SUBJECT
-from tests.servers.process import wait_until
-from tests.servers.redis import RedisServer
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 import redis
 
 from holdfast.verify.proxy import Proxy
+from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES
 from tests.conformance.stage import Stage
-from tests.servers.redis import RedisServer
 
 _numbers = itertools.count(1)
 SUBJECT = next(subject for subject in ENGINES if subject.name == "redis")

@@ -10,6 +10,7 @@ import redis
 
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest, LockLost, NotAcquired, Unsupported
+from tests.conformance.abilities import CELLS
 from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually, soon
 from tests.engines.redlock.conftest import Nodes
@@ -30,8 +31,9 @@ async def test_what_cannot_be_sound_there_is_refused_when_it_is_built(locks: Fro
         locks.lock("k", subtree=True)
     with pytest.raises(Unsupported):
         locks.barrier("k", parties=2)
-    with pytest.raises(Unsupported):
-        await locks.cell("k").get()
+    for build in CELLS.values():
+        with pytest.raises(Unsupported):
+            build(locks)
 
 
 async def test_it_says_plainly_what_it_is_good_for(locks: Front) -> None:

@@ -55,15 +55,20 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
         return Deadlocked(cycle)
     token = yield from step.count(step.bucket(claim.name))
     on_name: tuple[Row, ...] = yield ask.OnName(claim.kind, claim.name)
-    for row in on_name:
-        # Whatever the sender entered again has the same order: what the adopter excludes goes with the grant.
-        if row.id == old.id or (row.order == old.order and conflict(row.claim, old.claim)):
-            step.changes.append(DropRow(row))
-            step.changes.append(PutTombstone(Tombstone(row.id, row.claim.session, HANDED_OVER)))
-            step.notices.append(Notice(row.claim.session, row.id, GONE))
+    # Whatever the sender entered again has the same order: what the adopter excludes goes with the grant.
+    excluded = [row for row in on_name if row.order == old.order and row.id != old.id and conflict(row.claim, claim)]
+    for row in (old, *excluded):
+        step.changes.append(DropRow(row))
+        step.changes.append(PutTombstone(Tombstone(row.id, row.claim.session, HANDED_OVER)))
+        step.notices.append(Notice(row.claim.session, row.id, GONE))
     new = old._replace(claim=claim, token=token, since=step.now, ticket="")
     step.changes.append(PutRow(new))
     yield from step.tell("granted", new, HANDED_OVER)
+    for row in excluded:
+        # A writer that handed its reading on is gone: the readers behind it wait for nobody.
+        affected: tuple[str, ...] = yield ask.Affected(row.claim)
+        for name in affected:
+            yield from lines.pass_on(step, claim.kind, name, counted=False)
     return lines.granted(step, new)
 
 

@@ -1,0 +1,17 @@
+"""Where several wait for each other, awaited."""
+
+from __future__ import annotations
+
+from holdfast.locks.barrier import BarrierFront
+from holdfast.locks.spec import check_seconds
+
+
+class Barrier:
+    """Where `parties` wait for each other."""
+
+    def __init__(self, front: BarrierFront) -> None:
+        self._front = front
+
+    async def wait(self, wait: float | None = None) -> int:
+        """Wait for the other parties; the generation that went through. NotAcquired if they do not come in time."""
+        return await self._front.wait(check_seconds("wait", wait))

@@ -1,0 +1,92 @@
+"""What is held, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import cast
+
+from holdfast.api.body import Body
+from holdfast.errors import NotHeld
+from holdfast.locks import handing, several
+from holdfast.locks.client import Client as Core
+from holdfast.locks.grant import GrantView
+from holdfast.locks.hold import Hold
+from holdfast.locks.release import release
+
+
+class Grant(GrantView):
+    __doc__ = GrantView.__doc__
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set once the grant is lost."""
+        return cast(asyncio.Event, self._hold.lost_event())
+
+    async def renew(self) -> None:
+        """Send a heartbeat now and wait for its answer; it serves everything that this client holds."""
+        self.check()
+        await self._client.renew()
+        self.check()
+
+    async def release(self) -> None:
+        """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
+        try:
+            self._give_back_once()
+            await release(self._client, self._hold)
+        except NotHeld:
+            raise
+        except BaseException:
+            self._released = False
+            raise
+
+    async def hand_over(self) -> str:
+        """A secret text by which another client may adopt this grant; this one holds until then."""
+        self.check()
+        return await handing.hand_over(self._client, self._hold)
+
+    async def __aenter__(self) -> Grant:
+        self._body = Body([self._hold], self.release)
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        await self._body.end(error)
+
+
+class Grants(Mapping[str, Grant]):
+    """Several grants that are released and lost together."""
+
+    def __init__(self, client: Core, holds: list[Hold]) -> None:
+        self._client, self._holds = client, holds
+        self._grants = {hold.claim.name: Grant(client, hold) for hold in holds}
+
+    def __getitem__(self, name: str) -> Grant:
+        return self._grants[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._grants)
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    @property
+    def valid(self) -> bool:
+        """Whether all of them are held now."""
+        return all(grant.valid for grant in self.values())
+
+    def check(self) -> None:
+        """Raise LockLost or NotHeld unless all of them are held now."""
+        for grant in self.values():
+            grant.check()
+
+    async def release(self) -> None:
+        """Give all of them back. LockLost if they were lost before."""
+        await several.release_all(self._client, self._holds)
+
+    async def __aenter__(self) -> Grants:
+        self._body = Body(self._holds, self.release)
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        await self._body.end(error)

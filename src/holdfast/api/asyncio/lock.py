@@ -1,0 +1,121 @@
+"""What can be taken: a lock, both sides of a readers' and writers' lock, several at once, awaited."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from holdfast.api.asyncio.grant import Grant, Grants
+from holdfast.api.entered import Entered
+from holdfast.api.waiting import Wait, chosen
+from holdfast.locks import acquire, several
+from holdfast.locks.client import Client as Core
+from holdfast.locks.hold import Hold
+from holdfast.locks.spec import Spec
+
+G = TypeVar("G", Grant, Grants)
+
+
+class Scoped(ABC, Generic[G]):
+    """Something that `async with` takes and gives back; one object serves many tasks."""
+
+    def __init__(self) -> None:
+        self._entered: Entered[G] = Entered()
+
+    @abstractmethod
+    async def acquire(self, wait: Wait = ...) -> G:
+        """Wait for it and take it."""
+
+    async def __aenter__(self) -> G:
+        grant = await self.acquire()
+        self._entered.push(grant)
+        await grant.__aenter__()
+        return grant
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self._entered.pop().__aexit__(kind, error, trace)
+
+
+class Lock(Scoped[Grant]):
+    """A lock to be taken: by `async with`, `acquire` or `try_acquire`, as often as needed."""
+
+    def __init__(self, client: Core, spec: Spec) -> None:
+        super().__init__()
+        self._client, self._spec = client, spec
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._spec.name
+
+    async def acquire(self, wait: Wait = ...) -> Grant:
+        """Wait in line for at most `wait` seconds (None: for ever). NotAcquired after that."""
+        taken: list[Hold] = []
+        try:
+            await acquire.acquire(self._client, self._spec, chosen(wait, self._spec), taken)
+            return self._grant(taken[0])
+        except BaseException:
+            await several.let_go(self._client, taken)
+            raise
+
+    async def try_acquire(self) -> Grant | None:
+        """Take the lock if it is free now, else None. Never waits."""
+        taken: list[Hold] = []
+        try:
+            await acquire.try_acquire(self._client, self._spec, taken)
+            return self._grant(taken[0]) if taken else None
+        except BaseException:
+            await several.let_go(self._client, taken)
+            raise
+
+    def _grant(self, hold: Hold) -> Grant:
+        grant = Grant(self._client, hold)
+        grant._tell(self._spec.on_lost)
+        return grant
+
+    def __repr__(self) -> str:
+        return f"<{self._spec.kind} {self._spec.name!r} on {self._client}>"
+
+
+class RWLock:
+    """Many readers or one writer, in the order of their arrival."""
+
+    def __init__(self, read: Lock, write: Lock) -> None:
+        self._read, self._write = read, write
+
+    def read(self) -> Lock:
+        """The lock for reading."""
+        return self._read
+
+    def write(self) -> Lock:
+        """The lock for writing: the same as `lock()` on this name."""
+        return self._write
+
+
+class AllLocks(Scoped[Grants]):
+    """Several locks to be taken together: all or none."""
+
+    def __init__(self, client: Core, specs: list[Spec]) -> None:
+        super().__init__()
+        self._client, self._specs = client, specs
+
+    async def acquire(self, wait: Wait = ...) -> Grants:
+        """Take all of them within `wait` seconds, or none."""
+        taken: list[Hold] = []
+        try:
+            await several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0]), taken)
+            return Grants(self._client, taken)
+        except BaseException:
+            await several.let_go(self._client, taken)
+            raise
+
+    async def try_acquire(self) -> Grants | None:
+        """Take all of them if they are free now, else None."""
+        taken: list[Hold] = []
+        try:
+            await several.try_acquire_all(self._client, self._specs, taken)
+            return Grants(self._client, taken) if taken else None
+        except BaseException:
+            await several.let_go(self._client, taken)
+            raise

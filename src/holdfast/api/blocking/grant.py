@@ -1,0 +1,106 @@
+"""What is held."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import cast
+
+from holdfast.errors import HoldfastError, LockLost, NotHeld
+from holdfast.locks import handing, several
+from holdfast.locks.client import Client as Core
+from holdfast.locks.grant import GrantView
+from holdfast.locks.hold import Hold
+from holdfast.locks.release import release
+from holdfast.runtime.blocking import run
+
+
+class Grant(GrantView):
+    __doc__ = GrantView.__doc__
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set once the grant is lost."""
+        return cast(threading.Event, self._hold.lost_event())
+
+    def renew(self) -> None:
+        """Send a heartbeat now and wait for its answer; it serves everything that this client holds."""
+        self.check()
+        run(self._client.renew())
+        self.check()
+
+    def release(self) -> None:
+        """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
+        try:
+            self._give_back_once()
+            run(release(self._client, self._hold))
+        except NotHeld:
+            raise
+        except BaseException:
+            self._released = False
+            raise
+
+    def hand_over(self) -> str:
+        """A secret text by which another client may adopt this grant; this one holds until then."""
+        self.check()
+        return run(handing.hand_over(self._client, self._hold))
+
+    def __enter__(self) -> Grant:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        end_body(self.release, error)
+
+
+def end_body(give_back: Callable[[], None], error: BaseException | None) -> None:
+    """Release at the end of a `with`. What the body raised comes first; a loss is noted on it."""
+    try:
+        give_back()
+    except LockLost as lost:
+        if error is None:
+            raise
+        error.add_note(str(lost))
+    except KeyboardInterrupt:
+        # It may have come before the release began.
+        with suppress(HoldfastError):
+            give_back()
+        raise
+
+
+class Grants(Mapping[str, Grant]):
+    """Several grants that are released and lost together."""
+
+    def __init__(self, client: Core, holds: list[Hold]) -> None:
+        self._client, self._holds = client, holds
+        self._grants = {hold.claim.name: Grant(client, hold) for hold in holds}
+
+    def __getitem__(self, name: str) -> Grant:
+        return self._grants[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._grants)
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    @property
+    def valid(self) -> bool:
+        """Whether all of them are held now."""
+        return all(grant.valid for grant in self.values())
+
+    def check(self) -> None:
+        """Raise LockLost or NotHeld unless all of them are held now."""
+        for grant in self.values():
+            grant.check()
+
+    def release(self) -> None:
+        """Give all of them back. LockLost if they were lost before."""
+        run(several.release_all(self._client, self._holds))
+
+    def __enter__(self) -> Grants:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        end_body(self.release, error)

@@ -1,0 +1,125 @@
+"""What can be taken: a lock, both sides of a readers' and writers' lock, several at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from holdfast.api.blocking.grant import Grant, Grants, end_body
+from holdfast.api.entered import Entered
+from holdfast.api.waiting import Wait, chosen
+from holdfast.locks import acquire, several
+from holdfast.locks.client import Client as Core
+from holdfast.locks.hold import Hold
+from holdfast.locks.spec import Spec
+from holdfast.runtime.blocking import run
+
+G = TypeVar("G", Grant, Grants)
+
+
+class Scoped(ABC, Generic[G]):
+    """Something that `with` takes and gives back; one object serves many threads."""
+
+    def __init__(self) -> None:
+        self._entered: Entered[G] = Entered()
+
+    @abstractmethod
+    def acquire(self, wait: Wait = ...) -> G:
+        """Wait for it and take it."""
+
+    def __enter__(self) -> G:
+        grant = self.acquire()
+        try:
+            self._entered.push(grant)
+            return grant
+        except BaseException:
+            grant.release()
+            raise
+
+    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+        end_body(self._entered.pop().release, error)
+
+
+class Lock(Scoped[Grant]):
+    """A lock to be taken: by `with`, `acquire` or `try_acquire`, as often as needed."""
+
+    def __init__(self, client: Core, spec: Spec) -> None:
+        super().__init__()
+        self._client, self._spec = client, spec
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._spec.name
+
+    def acquire(self, wait: Wait = ...) -> Grant:
+        """Wait in line for at most `wait` seconds (None: for ever). NotAcquired after that."""
+        taken: list[Hold] = []
+        try:
+            run(acquire.acquire(self._client, self._spec, chosen(wait, self._spec), taken))
+            return self._grant(taken[0])
+        except BaseException:
+            run(several.let_go(self._client, taken))
+            raise
+
+    def try_acquire(self) -> Grant | None:
+        """Take the lock if it is free now, else None. Never waits."""
+        taken: list[Hold] = []
+        try:
+            run(acquire.try_acquire(self._client, self._spec, taken))
+            return self._grant(taken[0]) if taken else None
+        except BaseException:
+            run(several.let_go(self._client, taken))
+            raise
+
+    def _grant(self, hold: Hold) -> Grant:
+        grant = Grant(self._client, hold)
+        grant._tell(self._spec.on_lost)
+        return grant
+
+    def __repr__(self) -> str:
+        return f"<{self._spec.kind} {self._spec.name!r} on {self._client}>"
+
+
+class RWLock:
+    """Many readers or one writer, in the order of their arrival."""
+
+    def __init__(self, read: Lock, write: Lock) -> None:
+        self._read, self._write = read, write
+
+    def read(self) -> Lock:
+        """The lock for reading."""
+        return self._read
+
+    def write(self) -> Lock:
+        """The lock for writing: the same as `lock()` on this name."""
+        return self._write
+
+
+class AllLocks(Scoped[Grants]):
+    """Several locks to be taken together: all or none."""
+
+    def __init__(self, client: Core, specs: list[Spec]) -> None:
+        super().__init__()
+        self._client, self._specs = client, specs
+
+    def acquire(self, wait: Wait = ...) -> Grants:
+        """Take all of them within `wait` seconds, or none."""
+        taken: list[Hold] = []
+        try:
+            run(several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0]), taken))
+            return Grants(self._client, taken)
+        except BaseException:
+            run(several.let_go(self._client, taken))
+            raise
+
+    def try_acquire(self) -> Grants | None:
+        """Take all of them if they are free now, else None."""
+        taken: list[Hold] = []
+        try:
+            run(several.try_acquire_all(self._client, self._specs, taken))
+            return Grants(self._client, taken) if taken else None
+        except BaseException:
+            run(several.let_go(self._client, taken))
+            raise

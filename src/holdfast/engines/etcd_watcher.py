@@ -1,0 +1,195 @@
+"""One watch stream for all that a client waits for.
+
+The stream is read in a thread of its own: gRPC's blocking streams know no other way. Should it
+break, or its endpoint fall silent, it is made again at another one, and every watch goes on where
+it was: nothing is missed unless etcd has compacted it away, and then whoever watches is told.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+import grpc
+
+from holdfast.engines.etcd_messages import message
+from holdfast.engines.etcd_wire import SERVICE, WATCH, Wire, serialize
+
+_Request, _Create, _Cancel = message("WatchRequest"), message("WatchCreateRequest"), message("WatchCancelRequest")
+_Response = message("WatchResponse")
+
+DELETED = 1
+"""The type of an event; 0 is a write."""
+_NO_PUTS = 0
+SIGN_IN = 1.0
+FIRST_PAUSE, LAST_PAUSE = 0.05, 1.0
+
+Hear = Callable[[Sequence[Any] | None], None]
+"""Takes the events of one watch, those of a revision together; None if some were missed. In the stream's thread."""
+
+
+@dataclass(slots=True)
+class Watch:
+    """One range, from a revision on."""
+
+    number: int
+    key: bytes
+    end: bytes
+    start: int
+    hear: Hear
+    deletes_only: bool
+    """Whether writes are of no interest."""
+    with_former: bool
+    """Whether what was there before is sent too."""
+
+    def request(self) -> Any:
+        return _Request(
+            create_request=_Create(
+                key=self.key,
+                range_end=self.end,
+                start_revision=self.start,
+                filters=[_NO_PUTS] if self.deletes_only else [],
+                prev_kv=self.with_former,
+                watch_id=self.number,
+            )
+        )
+
+
+class Watcher:
+    """Watches for one client. Everything may be called in any thread."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._watches: dict[int, Watch] = {}
+        self._names: dict[str, int] = {}
+        self._queue: SimpleQueue[Any] | None = None
+        self._call: Any = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+        self._rest = threading.Event()
+
+    def watch(
+        self,
+        name: str,
+        key: bytes,
+        start: int,
+        hear: Hear,
+        *,
+        end: bytes = b"",
+        deletes_only: bool = False,
+        with_former: bool = False,
+    ) -> None:
+        """Begin to watch, in the place of what was watched under this name before."""
+        with self._lock:
+            self._drop(name)
+            number = self._names[name] = next(self._numbers)
+            watch = self._watches[number] = Watch(number, key, end, start, hear, deletes_only, with_former)
+            self._send(watch.request())
+            if self._thread is None and not self._stopped:
+                self._thread = threading.Thread(target=self._run, name="holdfast-watch", daemon=True)
+                self._thread.start()
+
+    def unwatch(self, name: str) -> None:
+        """End a watch, if there is one of this name."""
+        with self._lock:
+            self._drop(name)
+
+    def unwatch_all(self) -> None:
+        """End every watch."""
+        with self._lock:
+            for name in list(self._names):
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        number = self._names.pop(name, None)
+        if number is not None:
+            del self._watches[number]
+            self._send(_Request(cancel_request=_Cancel(watch_id=number)))
+
+    def _send(self, request: Any) -> None:
+        if self._queue is not None:
+            if self._wire.counted is not None:
+                self._wire.counted(WATCH)
+            self._queue.put(request)
+
+    def restart(self) -> None:
+        """The endpoint has fallen silent: go on at another one."""
+        call = self._call
+        if call is not None:
+            call.cancel()
+
+    def stop(self) -> None:
+        """End the stream and its thread."""
+        with self._lock:
+            self._stopped = True
+            thread, call = self._thread, self._call
+            if self._queue is not None:
+                self._queue.put(None)
+        self._rest.set()
+        if call is not None:
+            call.cancel()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(2.0)
+
+    # In the stream's thread
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        at = self._wire.current
+        while not self._stopped:
+            if self._stream(at):
+                pause = FIRST_PAUSE
+                at = self._wire.current
+            else:
+                at += 1
+                self._rest.wait(pause)
+                pause = min(pause * 2, LAST_PAUSE)
+
+    def _stream(self, at: int) -> bool:
+        """Read one stream to its end; whether anything came."""
+        endpoints = self._wire.address.endpoints
+        came = False
+        queue: SimpleQueue[Any] = SimpleQueue()
+        # Its end is no error here: the loop around it makes another one.
+        # A channel of its own: threads that read from one connection wake each other for nothing.
+        channel = self._wire.address.channel(endpoints[at % len(endpoints)])
+        with suppress(grpc.RpcError, ValueError):
+            open_stream = channel.stream_stream(SERVICE + WATCH, serialize, _Response.FromString)
+            call: Any = open_stream(iter(queue.get, None), metadata=self._wire.metadata(SIGN_IN))
+            with self._lock:
+                if self._stopped:
+                    call.cancel()
+                    queue.put(None)
+                    channel.close()
+                    return False
+                self._queue, self._call = queue, call
+                for watch in self._watches.values():
+                    self._send(watch.request())
+            for response in call:
+                came = True
+                self._heard(response)
+        with self._lock:
+            self._queue = self._call = None
+        queue.put(None)
+        channel.close()
+        return came
+
+    def _heard(self, response: Any) -> None:
+        with self._lock:
+            watch = self._watches.get(response.watch_id)
+            if watch is None or response.created:
+                return
+            if response.canceled:
+                # Compacted away, or refused: what happened in between is not known.
+                watch.start = max(response.compact_revision, response.header.revision) + 1
+                self._send(watch.request())
+            elif response.events:
+                watch.start = response.header.revision + 1
+        watch.hear(None if response.canceled else response.events)

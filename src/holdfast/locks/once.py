@@ -1,0 +1,181 @@
+"""Work whose result is recorded once for all who ask.
+
+A cell holds the record, an exclusive claim the right to work. Whoever gets its turn first
+writes its own token into the cell (the mark), and records its result only if that mark is
+still there: the late result of a worker that was lost half-way is refused, because the next
+worker's mark has replaced its own.
+
+The work itself can start again after such a loss: `work(grant)` gets the token to pass on as an
+idempotency key.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any
+
+from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, RecordedFailure
+from holdfast.locks.acquire import acquire
+from holdfast.locks.cell import CellFront, Pauses, decode, encode
+from holdfast.locks.client import Client
+from holdfast.locks.hold import Hold
+from holdfast.locks.several import let_go
+from holdfast.locks.spec import Spec, check_seconds
+
+KEEP = 86_400.0
+SHORTEST_KEEP = 0.001
+KEEP_MARK = 30 * 86_400.0
+"""How long the mark of a worker that died is kept, should nobody ask again. No work under a lock takes longer."""
+LONGEST_PROBLEM = 4096
+
+Under = Callable[[Hold, Callable[[Any], Any]], Awaitable[Any]]
+"""Does the work under a hold, as a `with` would: the work gets the grant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the cell says: nothing (`by` 0), who works, or what came of it."""
+
+    by: int = 0
+    """The token of whoever wrote it."""
+    done: bool = False
+    result: Any = None
+    failure: tuple[str, str] | None = None
+
+    def encoded(self) -> bytes:
+        """As it is kept; InvalidRequest if the result cannot be."""
+        kept: dict[str, Any] = {"by": self.by}
+        if self.failure is not None:
+            kept["failed"] = self.failure
+        elif self.done and isinstance(self.result, bytes):
+            kept["bytes"] = base64.b64encode(self.result).decode()
+        elif self.done:
+            kept["result"] = self.result
+        try:
+            return encode(kept)
+        except InvalidRequest as error:
+            raise InvalidRequest("result", self.result, error.rule.replace("a cell", "a record")) from error
+
+    def outcome(self, name: str) -> Any:
+        """What it means to whoever asked."""
+        assert self.done
+        if self.failure is not None:
+            raise RecordedFailure(name, *self.failure)
+        return self.result
+
+
+def read(kept: Any) -> Record:
+    """What a cell's value says."""
+    if kept is None:
+        return Record()
+    if "failed" in kept:
+        return Record(kept["by"], True, failure=(kept["failed"][0], kept["failed"][1]))
+    if "bytes" in kept:
+        return Record(kept["by"], True, base64.b64decode(kept["bytes"]))
+    return Record(kept["by"], "result" in kept, kept.get("result"))
+
+
+class OnceFront:
+    """One key, and what became of it."""
+
+    def __init__(self, client: Client, spec: Spec, keep: float | None, failures: bool) -> None:
+        self.client, self.spec, self.failures = client, spec, failures
+        self.cell = CellFront(client, "once", spec.name, keep)
+
+    async def look(self) -> tuple[Record, int]:
+        """What is recorded, and the cell's version."""
+        value, version = await self.cell.get()
+        return read(value), version
+
+    async def run(
+        self, work: Callable[[Any], Any], under: Under, wait: float | None, keep: float | EllipsisType | None
+    ) -> Any:
+        """The recorded result, worked out here if nobody has done so; NotAcquired if others take longer than `wait`."""
+        if not callable(work):
+            raise InvalidRequest("work", work, "a function that gets the grant and returns the result")
+        kept_for = (
+            self.cell.keep if isinstance(keep, EllipsisType) else check_seconds("keep", keep, least=SHORTEST_KEEP)
+        )
+        io = self.client.io
+        until = None if wait is None else io.now() + wait
+        record, _ = await self.look()
+        while not record.done:
+            taken: list[Hold] = []
+            try:
+                left = None if until is None else max(0.0, until - io.now())
+                hold = await acquire(self.client, self.spec, left, taken)
+                record, version = await self.look()
+                # A mark with a higher token: this hold was lost before it could look, and somebody else works.
+                if not record.done and record.by < hold.token:
+                    record = await self.take_turn(hold, version, work, under, kept_for)
+            finally:
+                await io.shielded(let_go(self.client, taken))
+        return record.outcome(self.spec.name)
+
+    async def take_turn(
+        self, hold: Hold, version: int, work: Callable[[Any], Any], under: Under, keep: float | None
+    ) -> Record:
+        """Work, and record what came of it; an empty record if somebody else's turn came meanwhile."""
+        try:
+            version = await self.cell.write(Record(hold.token).encoded(), version, KEEP_MARK)
+        except Conflict:
+            return Record()
+        try:
+            record = Record(hold.token, True, await under(hold, work))
+            kept = record.encoded()
+        except Exception as error:
+            if not hold.valid:
+                raise  # whatever it is, the work was not ours any more
+            if not self.failures:
+                await self.withdraw(version)
+                raise
+            problem = str(error)[:LONGEST_PROBLEM]
+            record = Record(hold.token, True, failure=(type(error).__name__, problem))
+            kept = record.encoded()
+        # What everybody gets is what was kept, the worker too: JSON turns a tuple into a list.
+        return read(decode(kept)) if await self.put(hold, version, kept, keep) else Record()
+
+    async def put(self, hold: Hold, version: int, kept: bytes, keep: float | None) -> bool:
+        """Record what came of the work, if our mark is still there; whether it is recorded.
+
+        A write that was not answered is repeated: it cannot be made twice, because the first
+        one replaces the mark.
+        """
+        pauses = Pauses(self.client)
+        while True:
+            pauses.begin()
+            try:
+                try:
+                    await self.cell.write(kept, version, keep)
+                except Conflict:
+                    found, _ = await self.look()
+                    return found.done and found.by == hold.token
+                return True
+            except EngineUnavailable:
+                if not hold.valid:
+                    raise
+            await pauses.pause()
+
+    async def withdraw(self, version: int) -> None:
+        """Take back the mark of a turn that recorded nothing."""
+        try:
+            await self.cell.delete(version)
+        except Conflict:
+            return
+
+    async def forget(self) -> bool:
+        """Forget what is recorded, so that the next one to ask works again; work that is under way is left alone."""
+        pauses = Pauses(self.client)
+        while True:
+            pauses.begin()
+            record, version = await self.look()
+            if not record.done:
+                return False
+            try:
+                await self.cell.delete(version)
+                return True
+            except Conflict:
+                await pauses.pause()

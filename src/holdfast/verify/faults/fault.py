@@ -1,0 +1,80 @@
+"""What is done to clients and servers on purpose, and undone again."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from holdfast.verify.crew import Crew, Member
+from holdfast.verify.servers.process import Server
+from holdfast.verify.target import Target
+
+Undo = Callable[[], None]
+
+
+@dataclass
+class Scene:
+    """Who is there to be hit. A victim is taken while something is done to it, so that two faults never meet in one."""
+
+    target: Target
+    crew: Crew
+    ttl: float
+    rng: random.Random
+    taken: set[int] = field(default_factory=set)
+
+    def client(self, *, proxied: bool = False) -> Member | None:
+        """A client that nothing is done to now: the more it holds, the likelier."""
+        free = [
+            member
+            for member in self.crew.members
+            if id(member) not in self.taken and member.running and (member.proxies or not proxied)
+        ]
+        if not free:
+            return None
+        # A fault says most where somebody holds something; where nobody does, it may as well hit anyone.
+        weights = [0.2 + self.crew.holding(member) for member in free]
+        return self.rng.choices(free, weights)[0]
+
+    def server(self) -> tuple[Server | None, bool]:
+        """A server that nothing is done to now, and whether it leads: half of the time the leader, if there is one."""
+        free = [server for server in self.target.servers if id(server) not in self.taken and server.running]
+        leader = self.target.leader() if self.rng.random() < 0.5 else None
+        if leader is not None and leader in free:
+            return leader, True
+        return (self.rng.choice(free), False) if free else (None, False)
+
+
+@dataclass
+class Strike:
+    """A fault that is under way."""
+
+    victim: str
+    undo: Undo
+    taken: list[object]
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Fault(ABC):
+    """One thing that can go wrong. A new one is a file here and a row in the table."""
+
+    name: ClassVar[str]
+    what: ClassVar[str]
+    """As the history calls it."""
+    side: ClassVar[Literal["client", "server"]]
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What the target has to have made for it: `network`, `disk`."""
+
+    @abstractmethod
+    def refusal(self, target: Target) -> str:
+        """Why it cannot be done to this target on this machine, once that is started; empty if it can."""
+
+    def length(self, ttl: float, rng: random.Random) -> float:
+        """For how long: mostly past the ttl, sometimes less."""
+        return rng.uniform(0.2, 0.8) * ttl if rng.random() < 0.25 else rng.uniform(1.1, 1.7) * ttl
+
+    @abstractmethod
+    def begin(self, scene: Scene) -> Strike | None:
+        """Do it; None if there is nobody left to do it to. NotAllowed if the machine refuses."""

@@ -1,0 +1,226 @@
+"""A server in a process of its own: on a free port, in a temporary folder, ended by its process id."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from holdfast.errors import HoldfastError
+
+READY_WITHIN = 60.0
+UNPRIVILEGED = "nobody"
+PACKAGES = {
+    "etcd": "etcd-server",
+    "initdb": "postgresql",
+    "java": "default-jre-headless",
+    "mariadb-install-db": "mariadb-server",
+    "mariadbd": "mariadb-server",
+    "postgres": "postgresql",
+    "zkServer.sh": "zookeeper",
+}
+"""The Debian package that brings a command, where it is called otherwise."""
+
+
+class ServerMissing(HoldfastError):
+    """A server's binary is not on this machine."""
+
+    def __init__(self, command: str) -> None:
+        self.command, self.package = command, PACKAGES.get(command, command)
+        super().__init__(f"{command} is not installed: on Debian and Ubuntu, apt install {self.package}")
+
+
+class ServerFailed(HoldfastError):
+    """A server did not start, did not end, or did not become what it was waited for."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name, self.problem = name, problem
+        super().__init__(f"{name} {problem}")
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], bool], within: float, what: str) -> None:
+    """Wait for a condition; ServerFailed if it does not come true in time."""
+    until = time.monotonic() + within
+    while not condition():
+        if time.monotonic() > until:
+            raise ServerFailed(what, f"did not happen within {within:g} s")
+        time.sleep(0.01)
+
+
+def find(command: str, *folders: str) -> str:
+    """The path of a server's binary, also where it is not on everybody's path; ServerMissing if it is nowhere."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", *folders])
+    found = shutil.which(command, path=path)
+    if found is None:
+        raise ServerMissing(command)
+    return found
+
+
+def family(pid: int) -> list[int]:
+    """A process and everything that came of it, the eldest first."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return []
+    return [pid, *(each for child in children for each in family(int(child)))]
+
+
+def signal_family(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process and to everything that came of it. Those that are gone by then are no problem."""
+    for each in family(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, number)
+
+
+class Server:
+    """Start, stop, pause, kill. What is written to `folder` survives a stop and is gone after `close`."""
+
+    name = "server"
+    as_unprivileged = False
+    """Whether the server refuses to run as root."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.host = "127.0.0.1"
+        """Where it listens: another address in a network namespace of its own."""
+        self.prefix: list[str] = []
+        """What its command is started with, to get it into a namespace."""
+        self.folder = Path(tempfile.mkdtemp(prefix=f"holdfast-{self.name}-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        if self._other_user():
+            user = pwd.getpwnam(UNPRIVILEGED)
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+
+    def command(self) -> list[str]:
+        """What starts it in the foreground."""
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """What has to be done once before the first start."""
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        with socket.socket() as probe:
+            probe.settimeout(2.0)
+            return probe.connect_ex((self.host, self.port)) == 0
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there, paused or not."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Its process id, while it runs."""
+        assert self._process is not None, f"{self.name} is not running"
+        return self._process.pid
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self.folder / "server.log"
+
+    def start(self) -> Self:
+        """Start it and wait until it answers."""
+        self.launch()
+        return self.wait_ready()
+
+    def launch(self) -> None:
+        """Start it. It need not answer yet: one of several may do so only when the others are there."""
+        if not self.log.exists():
+            self.prepare()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self.prefix, *self.command()],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+                user=self._other_user(),
+            )
+
+    def wait_ready(self) -> Self:
+        """Wait until it answers."""
+        process = self._process
+        assert process is not None, f"{self.name} is not running"
+        wait_until(
+            lambda: process.poll() is not None or self.is_ready(), READY_WITHIN, f"{self.name} answering on {self.port}"
+        )
+        if process.poll() is not None:
+            raise ServerFailed(self.name, f"ended at its start:\n{self.log.read_text()[-3000:]}")
+        return self
+
+    def stop(self) -> None:
+        """End it as an operator would, and wait until it is gone."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let it stand still: connections stay open, nothing is answered."""
+        signal_family(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on after a pause."""
+        signal_family(self.pid, signal.SIGCONT)
+
+    def relaunch(self) -> None:
+        """Start it again if it has ended, by itself or not. Whether it answers is another question."""
+        if not self.running:
+            self.launch()
+
+    def close(self) -> None:
+        """End it and remove what it has written."""
+        if self._process is not None:
+            self.kill()
+        shutil.rmtree(self.folder)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run_once(self, *command: str) -> None:
+        """Run a preparing command to its end, as the user that the server runs as."""
+        done = subprocess.run(
+            command, capture_output=True, cwd=self.folder, user=self._other_user(), env=os.environ | {"LC_ALL": "C"}
+        )
+        if done.returncode:
+            raise ServerFailed(self.name, f"{command[0]}: {done.stdout.decode()}{done.stderr.decode()}")
+
+    def _end(self, number: signal.Signals) -> None:
+        assert self._process is not None, f"{self.name} is not running"
+        if number == signal.SIGKILL:
+            # What a killed server leaves behind would keep its successor from starting.
+            signal_family(self.pid, number)
+        self._process.send_signal(number)
+        signal_family(self.pid, signal.SIGCONT)
+        self._process.wait(READY_WITHIN)
+        self._process = None
+
+    def _other_user(self) -> str | None:
+        return UNPRIVILEGED if self.as_unprivileged and os.geteuid() == 0 else None

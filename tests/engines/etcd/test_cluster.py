@@ -1,0 +1,216 @@
+"""Three members: a leader that dies or stands still, and a minority that is cut off with a client in it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import HoldfastError, aio
+from holdfast.verify.proxy import Proxy
+from tests.faults.networks import Network
+from tests.servers.etcd import EtcdCluster, EtcdServer
+from tests.servers.process import wait_until
+
+TTL = 3.0
+
+
+@pytest.fixture
+def cluster() -> Iterator[EtcdCluster]:
+    with EtcdCluster() as cluster:
+        yield cluster
+
+
+class Worker(threading.Thread):
+    """Takes turns with others for as long as it is let, and writes down what it held and when."""
+
+    def __init__(self, url: str, app: str, inside: list[str], story: list[tuple[str, int]]) -> None:
+        super().__init__(daemon=True)
+        self.locks = holdfast.connect(url, ttl=TTL, app=app)
+        self.app, self.inside, self.story = app, inside, story
+        self.stopping = threading.Event()
+        self.broken: list[str] = []
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            try:
+                with self.locks.lock("turns", wait=30.0) as grant:
+                    self._hold(grant)
+            except HoldfastError:
+                continue
+
+    def _hold(self, grant: holdfast.Grant) -> None:
+        self.inside.append(self.app)
+        others = [app for app in self.inside if app != self.app]
+        if others and grant.valid:
+            self.broken.append(f"{self.app} held with {others}")
+        self.story.append((self.app, grant.token))
+        time.sleep(0.005)
+        self.inside.remove(self.app)
+
+    def end(self) -> None:
+        self.stopping.set()
+        self.join(40.0)
+        self.locks.close()
+
+
+@pytest.fixture
+def workers(cluster: EtcdCluster) -> Iterator[list[Worker]]:
+    inside: list[str] = []
+    story: list[tuple[str, int]] = []
+    workers = [Worker(cluster.url, f"w{number}", inside, story) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    wait_until(lambda: len(story) > 10, 30.0, "turns being taken")
+    yield workers
+    for worker in workers:
+        worker.end()
+
+
+def go_on(workers: list[Worker]) -> int:
+    """Wait until each has had its turn again; how many grants there were so far."""
+    story = workers[0].story
+    before = len(story)
+    everybody = {worker.app for worker in workers}
+    wait_until(lambda: {app for app, _ in story[before:]} == everybody, 40.0, "everybody having a turn again")
+    return len(story)
+
+
+def nobody_held_twice(workers: list[Worker]) -> None:
+    tokens = [token for _, token in workers[0].story]
+    assert tokens == sorted(set(tokens))
+    assert [worker.broken for worker in workers] == [[], [], []]
+
+
+@pytest.mark.parametrize("how", ["kill", "pause"])
+def test_turns_go_on_when_the_leader_is_gone(cluster: EtcdCluster, workers: list[Worker], how: str) -> None:
+    leader = cluster.leader()
+    getattr(leader, how)()
+    go_on(workers)
+    if how == "kill":
+        leader.start()
+    else:
+        leader.resume()
+    go_on(workers)
+
+    nobody_held_twice(workers)
+
+
+def test_a_grant_and_its_waiters_outlive_the_leader(cluster: EtcdCluster) -> None:
+    with holdfast.connect(cluster.url, ttl=8.0) as locks, holdfast.connect(cluster.url, ttl=8.0) as rival:
+        held = locks.lock("k").acquire()
+        got: list[int] = []
+
+        def wait(number: int) -> None:
+            with rival.lock("k"):
+                got.append(number)
+
+        waiters = []
+        for number in range(3):
+            waiters.append(threading.Thread(target=wait, args=(number,)))
+            waiters[-1].start()
+            wait_until(lambda: len(locks.inspect("k").waiters) == len(waiters), 10.0, "standing in line")
+        leader = cluster.leader()
+        leader.kill()
+        wait_until(lambda: bool(locks.inspect("k").holders), 20.0, "an answer")
+        held.check()
+        held.release()
+        for waiter in waiters:
+            waiter.join(30.0)
+
+        assert got == [0, 1, 2]
+
+
+async def test_tasks_go_on_when_the_leader_is_killed(cluster: EtcdCluster) -> None:
+    async with aio.connect(cluster.url, ttl=TTL) as locks:
+        tokens: list[int] = []
+
+        async def work() -> None:
+            while len(tokens) < 60:
+                try:
+                    async with locks.lock("k", wait=30.0) as grant:
+                        tokens.append(grant.token)
+                except HoldfastError:
+                    continue
+
+        workers = [asyncio.create_task(work()) for _ in range(4)]
+        await asyncio.to_thread(wait_until, lambda: len(tokens) > 10, 30.0, "turns being taken")
+        leader = await asyncio.to_thread(cluster.leader)
+        await asyncio.to_thread(leader.kill)
+        await asyncio.wait_for(asyncio.gather(*workers), 60.0)
+
+        assert tokens == sorted(set(tokens))
+
+
+class Apart:
+    """A cluster on a network that can be cut, and a way to each member that can be cut too."""
+
+    def __init__(self, network: Network, cluster: EtcdCluster, proxies: list[Proxy]) -> None:
+        self.network, self.cluster, self.proxies = network, cluster, proxies
+
+    def url(self, *numbers: int) -> str:
+        """The way of a client to some of the members, or to all of them."""
+        return "etcd://" + ",".join(f"127.0.0.1:{self.proxies[n].port}" for n in numbers or range(3))
+
+
+@pytest.fixture
+def apart() -> Iterator[Apart]:
+    with Network(3) as network:
+        cluster = EtcdCluster()
+        for member, address in zip(cluster.members, network.addresses, strict=True):
+            member.host, member.within = address, network.within(address)
+        with cluster:
+            proxies = [Proxy(member.host, member.port) for member in cluster.members]
+            yield Apart(network, cluster, proxies)
+            for proxy in proxies:
+                proxy.close()
+
+
+def background(work: Any) -> tuple[threading.Thread, list[Any]]:
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except HoldfastError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, outcome
+
+
+@pytest.mark.parametrize("who", ["leader", "follower"])
+def test_a_minority_grants_nothing_and_the_majority_goes_on(apart: Apart, who: str) -> None:
+    """The client in the minority holds a lock, and is not alone in wanting it."""
+    members: list[EtcdServer] = apart.cluster.members
+    leader = members.index(apart.cluster.leader())
+    alone = leader if who == "leader" else (leader + 1) % 3
+    others = [number for number in range(3) if number != alone]
+    with holdfast.connect(apart.url(alone), ttl=TTL, app="minority") as cut_off:
+        with holdfast.connect(apart.url(*others), ttl=TTL, app="majority") as rival:
+            held = cut_off.lock("k").acquire()
+            apart.network.cut(members[alone].host, [members[number].host for number in others])
+            waiting, outcome = background(lambda: rival.lock("k").acquire(wait=40.0))
+            waiting.join(45.0)
+            theirs = outcome[0]
+            assert not held.valid
+            assert theirs.token > held.token
+            with pytest.raises(HoldfastError):
+                cut_off.lock("other").acquire(wait=1.0)
+            with pytest.raises(HoldfastError):
+                cut_off.lock("k").acquire(wait=1.0)
+            rival.lock("other").acquire().release()
+
+            apart.network.heal()
+            late, served = background(lambda: cut_off.lock("k").acquire(wait=40.0))
+            wait_until(lambda: len(rival.inspect("k").waiters) == 1, 40.0, "the healed one standing in line")
+            theirs.release()
+            late.join(40.0)
+            assert served[0].token > theirs.token
+            served[0].release()

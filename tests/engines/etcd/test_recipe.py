@@ -1,0 +1,265 @@
+"""What the recipe costs, what it leaves behind, and what it does with claims whose fate was unknown."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import EngineUnavailable, aio
+from holdfast.engines.etcd_keys import end_of
+from holdfast.engines.etcd_messages import message
+from holdfast.engines.etcd_wire import LEASE_KEEP_ALIVE, RANGE, serialize
+from holdfast.locks.tokens import raise_tokens
+from holdfast.model import Claim, Gone, Granted, Place
+from holdfast.runtime.blocking import run
+from tests.engines.etcd.conftest import Connect
+from tests.engines.etcd.peer import V3Lock
+from tests.servers.etcd import EtcdServer
+from tests.servers.process import wait_until
+
+BEAT = (LEASE_KEEP_ALIVE, RANGE)
+"""What a heartbeat sends; it goes on beside whatever is counted."""
+
+
+def count(locks: Any) -> Counter[str]:
+    """The requests that a client sends from now on, heartbeats and looks of people aside."""
+    counted: Counter[str] = Counter()
+    lock = threading.Lock()
+
+    def add(method: str) -> None:
+        if method not in BEAT:
+            with lock:
+                counted[method] += 1
+
+    locks._core.engine.wire.counted = add
+    return counted
+
+
+def keys(server: EtcdServer, namespace: str) -> list[str]:
+    """What is left of a namespace."""
+    peer = V3Lock(server)
+    read = peer.channel.unary_unary("/etcdserverpb.KV/Range", serialize, message("RangeResponse").FromString)
+    root = f"/holdfast/1/{namespace}/".encode()
+    found = read(message("RangeRequest")(key=root, range_end=end_of(root)), timeout=5.0).kvs
+    peer.close()
+    return [kv.key.decode().removeprefix(root.decode()) for kv in found]
+
+
+def claim_of(locks: Any, name: str) -> Claim:
+    """A claim of this client that the engine has not heard of."""
+    with locks.lock("warm-up"):
+        session = locks._core.session
+    return Claim(session.claim_id(), session.id, "somebody", f"{locks._core.namespace}.lock", name)
+
+
+def test_an_uncontended_pair_is_two_requests(connect: Connect) -> None:
+    locks = connect()
+    with locks.lock("k"):
+        counted = count(locks)
+    counted.clear()
+    for _ in range(10):
+        locks.lock("k").acquire().release()
+
+    assert counted == {"KV/Txn": 20}
+
+
+@pytest.mark.parametrize("what", ["semaphore", "read"])
+def test_an_uncontended_permit_or_read_lock_is_two_requests_too(connect: Connect, what: str) -> None:
+    locks = connect()
+    lock: Any = locks.semaphore("s", limit=4) if what == "semaphore" else locks.rwlock("k").read()
+    lock.acquire().release()
+    counted = count(locks)
+    for _ in range(10):
+        lock.acquire().release()
+
+    assert counted == {"KV/Txn": 20}
+
+
+async def turns(url: str, namespace: str, waiters: int, rounds: int) -> float:
+    """Many tasks take turns on one lock: requests for each grant."""
+    async with aio.connect(url, namespace=namespace) as locks:
+        await (await locks.lock("k").acquire()).release()
+        counted = count(locks)
+
+        async def work() -> None:
+            for _ in range(rounds):
+                async with locks.lock("k"):
+                    await asyncio.sleep(0)
+
+        await asyncio.gather(*(work() for _ in range(waiters)))
+        return sum(counted.values()) / (waiters * rounds)
+
+
+async def test_requests_for_a_grant_do_not_grow_with_the_number_of_waiters(server: EtcdServer, namespace: str) -> None:
+    few = await turns(server.url, namespace, 4, 12)
+    many = await turns(server.url, namespace, 48, 2)
+
+    assert few <= 5.0
+    assert many <= 5.0
+
+
+async def test_transactions_of_many_tasks_travel_together(server: EtcdServer, namespace: str) -> None:
+    async with aio.connect(server.url, namespace=namespace) as locks:
+        await (await locks.lock("k").acquire()).release()
+        counted = count(locks)
+        grants = await asyncio.gather(*(locks.lock(f"k{number}").acquire() for number in range(64)))
+        tokens = {grant.token for grant in grants}
+        for grant in grants:
+            await grant.release()
+
+        assert counted["KV/Txn"] < 64 + 8
+        assert len(tokens) < 8
+
+
+async def test_tokens_of_one_name_grow_though_tasks_ask_together(server: EtcdServer, namespace: str) -> None:
+    async with aio.connect(server.url, namespace=namespace) as locks:
+        tokens: list[int] = []
+
+        async def work() -> None:
+            for _ in range(3):
+                async with locks.lock("k") as grant:
+                    tokens.append(grant.token)
+
+        await asyncio.gather(*(work() for _ in range(16)))
+        assert tokens == sorted(set(tokens))
+
+
+def test_nothing_is_left_behind_but_the_base(server: EtcdServer, connect: Connect, namespace: str) -> None:
+    locks, rival = connect(), connect()
+    held = locks.lock("a/b").acquire()
+    locks.semaphore("s", limit=2).acquire().release()
+    assert rival.lock("a/b").try_acquire() is None
+    rival.break_lock("a/b")
+    again = rival.lock("a/b").acquire(wait=5.0)
+    adopted = locks.adopt(again.hand_over())
+    assert not held.valid
+    adopted.release()
+    locks.close()
+    rival.close()
+
+    wait_until(lambda: keys(server, namespace) == ["base"], 10.0, "everything being cleared away")
+
+
+def test_an_enter_that_arrives_after_its_withdrawal_finds_a_tombstone(connect: Connect) -> None:
+    locks = connect()
+    verbs, claim = locks._core.verbs, claim_of(locks, "k")
+    until = verbs.io.now() + 5.0
+    run(verbs.leave(claim, True, until))
+    late = run(verbs.enter(claim, until))
+
+    assert isinstance(late, Gone)
+    assert locks.inspect("k").holders == ()
+
+
+def test_without_a_tombstone_it_would_hold_for_ever(connect: Connect) -> None:
+    """The control: the same without saying that the enter may still be on its way."""
+    locks = connect()
+    verbs, claim = locks._core.verbs, claim_of(locks, "k")
+    until = verbs.io.now() + 5.0
+    run(verbs.leave(claim, False, until))
+
+    assert isinstance(run(verbs.enter(claim, until)), Granted)
+
+
+def test_a_permit_that_arrives_after_its_withdrawal_finds_a_tombstone_too(connect: Connect) -> None:
+    locks = connect()
+    verbs, claim = locks._core.verbs, claim_of(locks, "s")
+    claim = Claim(claim.id, claim.session, "somebody", f"{locks._core.namespace}.semaphore", "s", limit=2)
+    until = verbs.io.now() + 5.0
+    run(verbs.leave(claim, True, until))
+
+    assert isinstance(run(verbs.enter(claim, until)), Gone)
+    assert locks.inspect("s", kind="semaphore").holders == ()
+
+
+def test_an_enter_that_is_repeated_is_confirmed_by_a_write_of_its_own(connect: Connect) -> None:
+    locks = connect()
+    verbs, claim = locks._core.verbs, claim_of(locks, "k")
+    until = verbs.io.now() + 5.0
+    first = run(verbs.enter(claim, until))
+    ledger: Any = verbs
+    ledger.ledger.forget(claim.id)  # as if the reply had been lost
+    again = run(verbs.enter(claim, until))
+
+    assert isinstance(first, Granted)
+    assert isinstance(again, Granted)
+    assert again.token > first.token
+    assert [holder.token for holder in locks.inspect("k").holders] == [again.token]
+
+
+def test_a_waiter_is_granted_with_a_token_above_an_adoption_before_it(connect: Connect) -> None:
+    """A token minted on queueing would be overtaken by the hand-over's."""
+    locks, rival = connect(), connect()
+    sent = locks.lock("k").acquire()
+    got: list[holdfast.Grant] = []
+    waiter = threading.Thread(target=lambda: got.append(rival.lock("k").acquire()))
+    waiter.start()
+    wait_until(lambda: len(locks.inspect("k").waiters) == 1, 10.0, "standing in line")
+    adopted = locks.adopt(sent.hand_over())
+    adopted.release()
+    waiter.join(10.0)
+
+    assert got[0].token > adopted.token > sent.token
+    got[0].release()
+    wait_until(lambda: not sent.valid, 10.0, "the sender hearing of it")
+
+
+def test_the_next_in_line_removes_a_broken_claim_if_the_breaker_is_gone(connect: Connect) -> None:
+    dead, breaker, locks = connect(ttl=30.0), connect(), connect()
+    held = dead.lock("k").acquire(wait=5.0)
+    core = dead._core
+    assert core.keeper is not None
+    core.keeper.stop()  # it reads no note, and its lease goes on for half a minute
+    verbs: Any = breaker._core.verbs
+    (row,) = run(verbs._line_rows(f"{core.namespace}.lock", "k", verbs.io.now() + 5.0))
+    # As if its ttl were short: nobody wants to wait for half a minute here either.
+    assert run(verbs._break(replace(row, record=replace(row.record, ttl=1.0)), False, verbs.io.now() + 5.0))
+    breaker.close()
+    after = locks.lock("k").acquire(wait=25.0)
+
+    assert after.token > held.token
+    after.release()
+    with pytest.raises(holdfast.LockLost):
+        held.release()
+
+
+def test_tokens_can_be_raised_when_nobody_is_connected(connect: Connect) -> None:
+    first = connect()
+    before = first.lock("k").acquire()
+    operator = connect()
+    with pytest.raises(EngineUnavailable, match="while clients are connected"):
+        run(raise_tokens(operator._core, before.token + 10**9))
+    first.close()
+    run(raise_tokens(operator._core, before.token + 10**9))
+
+    with connect().lock("k") as after:
+        assert after.token > before.token + 10**9
+
+
+def test_a_namespace_of_a_newer_layout_is_refused(server: EtcdServer, connect: Connect, namespace: str) -> None:
+    peer = V3Lock(server)
+    write = peer.channel.unary_unary("/etcdserverpb.KV/Put", serialize, message("PutResponse").FromString)
+    write(message("PutRequest")(key=f"/holdfast/1/{namespace}/base".encode(), value=b'{"layout": 2, "base": 5}'))
+    peer.close()
+
+    with pytest.raises(EngineUnavailable, match="layout 2"):
+        connect().lock("k").acquire()
+
+
+def test_a_place_behind_another_is_not_granted_by_looking(connect: Connect) -> None:
+    locks = connect()
+    held = locks.lock("k").acquire()
+    verbs, claim = locks._core.verbs, claim_of(locks, "k")
+    until = verbs.io.now() + 5.0
+
+    assert isinstance(run(verbs.enter(claim, until)), Place)
+    assert isinstance(run(verbs.look(claim, until)), Place)
+    held.release()
+    assert isinstance(run(verbs.look(claim, until)), Granted)
+    run(verbs.release(claim, until))

@@ -1,0 +1,109 @@
+"""TLS, client certificates, and user and password: by URL options."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import EngineUnavailable, InvalidRequest, aio
+from tests.servers.etcd import EtcdServer
+from tests.servers.process import find
+
+
+def certify(folder: Path) -> None:
+    """A certificate that signs itself, for the server and for clients."""
+    subprocess.run(
+        [
+            find("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+            "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem",
+        ],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EtcdServer, Path]]:
+    folder = tmp_path_factory.mktemp("certificates")
+    certify(folder)
+    cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    options = ("--cert-file", cert, "--key-file", key, "--trusted-ca-file", cert, "--client-cert-auth")
+    with EtcdServer(*options, tls=True) as server:
+        yield server, folder
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EtcdServer]:
+    """A server that wants to know who is there."""
+    with EtcdServer() as server:
+
+        def tell(*words: str) -> None:
+            command = [find("etcdctl"), f"--endpoints={server.endpoint}", *words]
+            subprocess.run(command, check=True, capture_output=True, env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"})
+
+        tell("user", "add", "root:toor")
+        tell("user", "grant-role", "root", "root")
+        tell("user", "add", "locks:pass word")
+        tell("role", "add", "locker")
+        tell("role", "grant-permission", "locker", "readwrite", "--prefix=true", "/holdfast/1/")
+        tell("user", "grant-role", "locks", "locker")
+        tell("auth", "enable")
+        yield server
+
+
+async def test_a_lock_is_taken_over_tls_with_a_client_certificate(secure: tuple[EtcdServer, Path]) -> None:
+    server, folder = secure
+    url = f"{server.url}?ca={folder}/cert.pem&cert={folder}/cert.pem&key={folder}/key.pem"
+    with holdfast.connect(url) as locks, locks.lock("k") as held:
+        assert held.valid
+    async with aio.connect(url) as tasks, tasks.lock("k") as held_too:
+        assert held_too.token > held.token
+
+
+def test_a_server_that_nobody_vouches_for_is_refused(secure: tuple[EtcdServer, Path]) -> None:
+    server, folder = secure
+    url = f"{server.url}?tls=1&cert={folder}/cert.pem&key={folder}/key.pem"
+    with holdfast.connect(url) as locks, pytest.raises(EngineUnavailable):
+        locks.lock("k").acquire(wait=0.5)
+
+
+async def test_a_lock_is_taken_with_user_and_password(guarded: EtcdServer) -> None:
+    url = f"etcd://locks:pass%20word@{guarded.endpoint}"
+    with holdfast.connect(url) as locks:
+        with locks.lock("k") as held:
+            assert held.valid
+        assert "pass" not in str(locks._core)
+        locks._core.engine.wire._token = "stale.1"  # type: ignore[attr-defined]
+        with locks.lock("k") as again:
+            assert again.token > held.token
+    async with aio.connect(url) as tasks, tasks.lock("k") as held_too:
+        assert held_too.valid
+
+
+@pytest.mark.parametrize("who", ["", "locks:wrong@"])
+def test_who_is_not_known_is_told_so(guarded: EtcdServer, who: str) -> None:
+    with holdfast.connect(f"etcd://{who}{guarded.endpoint}") as locks:
+        with pytest.raises(EngineUnavailable) as refused:
+            locks.lock("k").acquire(wait=2.0)
+    assert refused.value.outcome == "not done"
+    assert "wrong" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("etcd://h/path", "hosts only"),
+        ("etcd://h?ca=/nowhere/ca.pem", "cannot be read"),
+        ("etcd://h?tls=0&ca=/dev/null", "no use without it"),
+        ("etcd://h?cert=/dev/null", "needs both"),
+        ("etcd://h?tsl=1", "did you mean 'tls'"),
+    ],
+)
+def test_a_url_that_cannot_be_is_refused(url: str, what: str) -> None:
+    with pytest.raises(InvalidRequest, match=what):
+        holdfast.connect(url)
