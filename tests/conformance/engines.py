@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.servers.etcd_subjects import etcd, etcd_stands_still
+from tests.servers.lock_servers import lock_server_stands_still, lock_servers
 from tests.servers.postgres_subjects import postgres, postgres_is_blocked
 from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel
 
@@ -68,6 +69,7 @@ ENGINES = (
     Subject("redis+sentinel", sentinel, across_processes=True, outage=redis_stands_still),
     Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still),
     Subject("etcd", etcd, across_processes=True, outage=etcd_stands_still, lag=1.5),
+    Subject("holdfast", lock_servers, across_processes=True, outage=lock_server_stands_still),
     Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
 )
 

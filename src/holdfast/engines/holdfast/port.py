@@ -23,6 +23,7 @@ TRY_FOR = 1.0
 """How long one of several servers is tried before the next one is."""
 FIRST_PAUSE, LAST_PAUSE = 0.01, 0.2
 OVER = [b"over"]
+CLOSED = "the client was closed"
 
 
 class Link(Protocol):
@@ -53,6 +54,7 @@ class Port:
     def __init__(self, desk: Desk, wire: Wire, role: tuple[str, ...]) -> None:
         self.desk, self.wire, self.role = desk, wire, role
         self.link: Link | None = None
+        self._closed = False
         self._connecting = wire.lock()
 
     async def call(self, command: cmd.Command, until: float) -> Any:
@@ -137,20 +139,27 @@ class Port:
         link = self.link
         if link is not None and link.problem is None:
             return link
+        if self._closed:
+            raise TurnedAway(CLOSED)
         async with self._connecting:
             if self.link is not None and self.link.problem is None:
                 return self.link
             problems: list[str] = []
             for address in self.desk.route.addresses:
                 try:
-                    self.link = await self.wire.open(address, min(until, clock.now() + TRY_FOR))
+                    link = await self.wire.open(address, min(until, clock.now() + TRY_FOR))
                 except TurnedAway:
                     raise
                 except Lost as lost:
                     problems.append(lost.problem)
                     self.desk.route.failed(address)
                 else:
-                    return self.link
+                    self.link = link
+                    if self._closed:
+                        # Meanwhile: whoever closed did not see this one.
+                        link.end(CLOSED)
+                        raise TurnedAway(CLOSED)
+                    return link
             raise Lost("; ".join(dict.fromkeys(problems)), sent=False)
 
     async def _attach(self, link: Link, session: str | None, until: float) -> bool:
@@ -185,5 +194,6 @@ class Port:
         return link.session == session or await self._attach(link, session, until)
 
     def close(self) -> None:
+        self._closed = True
         if self.link is not None:
-            self.link.end("the client was closed")
+            self.link.end(CLOSED)

@@ -55,6 +55,10 @@ class TaskWire:
         self._desk, self._loop = desk, loop
 
     async def open(self, address: Address, until: float) -> PushStream:
+        # In a task of its own: shielded work may change tasks, and a limit in time has to cancel the right one.
+        return await self._loop.create_task(self._open(address, until))
+
+    async def _open(self, address: Address, until: float) -> PushStream:
         route = self._desk.route
         stream = PushStream(address, self._loop, self._desk.hear, self._desk.missed)
         host, port = address
