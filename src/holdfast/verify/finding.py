@@ -76,13 +76,12 @@ def violation(claim: str, summary: str, records: Iterable[Record | None], at: fl
 def around(history: History, processes: Iterable[str], start: float, end: float) -> list[Fault]:
     """The faults of these processes in this time: what may have led to it. Server faults are everybody's."""
     own = set(processes)
-    everyone = {call.process for call in history.calls}
     return [
         fault
         for fault in history.faults
         if fault.start <= end
         and (fault.end is None or fault.end >= start)
-        and (fault.target in own or fault.target not in everyone)
+        and (fault.target in own or fault.target not in history.processes)
     ]
 
 
