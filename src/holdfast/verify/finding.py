@@ -24,6 +24,8 @@ class Violation:
     """As few as prove it, in the order of their start."""
     at: float
     """The moment at which it was broken."""
+    given: str = ""
+    """The claim that the proof rests on: where that one may be broken, this shows nothing."""
 
     @property
     def weight(self) -> tuple[int, float]:
@@ -67,10 +69,10 @@ def found(
     return Finding(claim, "kept", checked) if checked else Finding(claim, "not tested", why=why)
 
 
-def violation(claim: str, summary: str, records: Iterable[Record | None], at: float) -> Violation:
+def violation(claim: str, summary: str, records: Iterable[Record | None], at: float, given: str = "") -> Violation:
     """A violation, its records sorted and each told once."""
     known: dict[int, Record] = {id(record): record for record in records if record is not None}
-    return Violation(claim, summary, tuple(sorted(known.values(), key=_start)), at)
+    return Violation(claim, summary, tuple(sorted(known.values(), key=_start)), at, given)
 
 
 def around(history: History, processes: Iterable[str], start: float, end: float) -> list[Fault]:
