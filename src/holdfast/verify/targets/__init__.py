@@ -14,6 +14,7 @@ TARGETS = {
     "redis-sentinel": "holdfast.verify.targets.redis_sentinel:SentinelTarget",
     "redlock": "holdfast.verify.targets.redlock:RedlockTarget",
     "postgresql": "holdfast.verify.targets.postgresql:PostgresTarget",
+    "etcd": "holdfast.verify.targets.etcd:EtcdTarget",
 }
 """Name -> where it is. A module is imported when its target is asked for."""
 
