@@ -2,12 +2,14 @@
 
     python -m bench.verify [TARGET] [SECONDS] [ROUNDS]
 
-The figure is the median over the rounds of turns with a history to turns without one. Rounds take
-turns, because a machine that is busy for a while slows both.
+Two figures, each the median over the rounds: turns a second with a history to turns without one, and
+the same for the processor time that clients and servers need for a turn, which says more on a machine
+that is busy with other things. Rounds take turns, because being busy for a while slows both.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from holdfast.verify.client import Config
 from holdfast.verify.crew import Crew
-from holdfast.verify.servers.process import wait_until
+from holdfast.verify.servers.process import family, wait_until
 from holdfast.verify.target import Target
 from holdfast.verify.targets import make_target
 from holdfast.verify.workloads import WORKLOADS
@@ -25,8 +27,8 @@ from holdfast.verify.workloads import WORKLOADS
 CLIENTS = 4
 
 
-def turns(target: Target, config: Config, seconds: float) -> float:
-    """How many turns all clients made in a second."""
+def measure(target: Target, config: Config, seconds: float) -> tuple[float, float]:
+    """How many turns all clients made in a second, and how much processor time each took of all processes."""
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-verify-") as name:
         folder = Path(name)
         for workload in config.workloads:
@@ -35,11 +37,21 @@ def turns(target: Target, config: Config, seconds: float) -> float:
         crew = Crew(target, replace(config, folder=name), CLIENTS, proxied=False)
         try:
             crew.start()
-            before, began = _count(crew), time.monotonic()
+            pids = [*(member.pid for member in crew.members), *(server.pid for server in target.servers)]
+            before, used, began = _count(crew), _used(pids), time.monotonic()
             time.sleep(seconds)
-            return (_count(crew) - before) / (time.monotonic() - began)
+            made = _count(crew) - before
+            return made / (time.monotonic() - began), (_used(pids) - used) / made
         finally:
             crew.close()
+
+
+def _used(pids: list[int]) -> float:
+    """The processor time of processes and of their children so far, in seconds."""
+    ticks = 0
+    for pid in (each for parent in pids for each in family(parent)):
+        ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _count(crew: Crew) -> int:
@@ -56,13 +68,17 @@ def main(name: str = "redis", seconds: str = "4", rounds: str = "5") -> None:
         target = make_target(name, Path(folder))
         with target.start():
             config = Config("", 0, "", target.ttl, folder, ("mutex", "line"), "", 1, "bench-verify")
-            ratios = []
+            speeds, costs = [], []
             for _ in range(int(rounds)):
-                without = turns(target, replace(config, recorded=False), float(seconds))
-                with_ = turns(target, config, float(seconds))
-                ratios.append(with_ / without)
-                print(f"{with_:8.0f} turns/s recorded, {without:8.0f} not: {ratios[-1]:.3f}")
-            print(f"median {statistics.median(ratios):.3f}")
+                speed, cost = measure(target, replace(config, recorded=False), float(seconds))
+                recorded, cost_recorded = measure(target, config, float(seconds))
+                speeds.append(recorded / speed)
+                costs.append(cost_recorded / cost)
+                print(f"{recorded:6.0f} turns/s recorded, {speed:6.0f} not: {speeds[-1]:.3f};", end=" ")
+                print(
+                    f"{cost_recorded * 1e6:6.0f} µs of processor a turn recorded, {cost * 1e6:6.0f} not: {costs[-1]:.3f}"
+                )
+            print(f"median: speed {statistics.median(speeds):.3f}, processor time {statistics.median(costs):.3f}")
 
 
 if __name__ == "__main__":
