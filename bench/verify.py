@@ -75,9 +75,7 @@ def main(name: str = "redis", seconds: str = "4", rounds: str = "5") -> None:
                 speeds.append(recorded / speed)
                 costs.append(cost_recorded / cost)
                 print(f"{recorded:6.0f} turns/s recorded, {speed:6.0f} not: {speeds[-1]:.3f};", end=" ")
-                print(
-                    f"{cost_recorded * 1e6:6.0f} µs of processor a turn recorded, {cost * 1e6:6.0f} not: {costs[-1]:.3f}"
-                )
+                print(f"{cost_recorded * 1e6:6.0f} µs of processor a turn, {cost * 1e6:6.0f} without: {costs[-1]:.3f}")
             print(f"median: speed {statistics.median(speeds):.3f}, processor time {statistics.median(costs):.3f}")
 
 
