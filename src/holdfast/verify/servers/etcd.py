@@ -87,7 +87,8 @@ class EtcdServer(Server):
         asked = urllib.request.Request(f"http://{self.endpoint}/v3/maintenance/status", b"{}")
         with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=0.5) as reply:
             told = json.load(reply)
-            return bool(told["leader"] == told["header"]["member_id"])
+            # Without a leader, the field is not there at all.
+            return bool(told.get("leader") == told["header"]["member_id"])
         return False
 
 
