@@ -164,6 +164,11 @@ class Keeper:
         session = self.client.session
         if session is None or session.over is not None:
             raise self.failure or EngineUnavailable(str(self.client), "the session ended as it was opened", "not done")
+        if self.client.closed:
+            # It was closed while this was being opened, and nobody else would end it.
+            session.end("the client was closed")
+            await self.verbs.close_session(session.id, self.before_beat())
+            raise EngineUnavailable(str(self.client), "the client was closed", "not done")
         return session
 
     async def keep_alive(self) -> None:
