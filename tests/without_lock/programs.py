@@ -17,6 +17,7 @@ import redis
 
 import holdfast
 from holdfast.fence import RedisFence
+from holdfast.runtime import clock
 from tests.faults.child import tell
 
 STEPS = (
@@ -42,8 +43,10 @@ class Steps:
     def watched(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def watched(*args: Any) -> Any:
             self.done[verb] = self.done.get(verb, 0) + 1
+            came = clock.now()
             self.reach(f"before {verb} {self.done[verb]}")
-            reply = await call(*args)
+            # Whoever was stopped here had not begun yet to wait for an answer.
+            reply = await call(*args[:-1], args[-1] + clock.now() - came)
             self.reach(f"{verb} {self.done[verb]}")
             return reply
 
