@@ -1,0 +1,100 @@
+"""Cells in ZooKeeper: a node each, written by compare-and-set on ZooKeeper's own version.
+
+What users see as the version is the zxid of the write, which never comes again: ZooKeeper's own
+versions start at 0 with a new node. A delete empties the node, which is removed a day later.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from holdfast.core.table.commands import CellValue, Mismatch
+from holdfast.engines.zookeeper_asking import LinkOver
+from holdfast.engines.zookeeper_link import Link
+from holdfast.engines.zookeeper_part import Part
+from holdfast.errors import EngineUnavailable
+
+_HEAD = struct.Struct("!Bd")
+"""Whether there is a value, and for how many seconds it is kept; 0 for ever."""
+
+
+def pack(value: bytes | None, keep: float | None) -> bytes:
+    """A cell's node."""
+    return _HEAD.pack(value is not None, keep or 0.0) + (value or b"")
+
+
+def dead_since(data: bytes, stat: Any) -> float | None:
+    """When a cell's value ended, by the server's clock in seconds; None if it has no end."""
+    there, keep = _HEAD.unpack_from(data)
+    written: float = stat.mtime / 1000
+    return written if not there else written + keep if keep else None
+
+
+class CellVerbs(Part):
+    """Get and set."""
+
+    async def _found(self, link: Link, path: str, until: float) -> tuple[bytes | None, int, int | None]:
+        """The value, its version, and ZooKeeper's own version of the node; None if there is no node."""
+        (found,) = await self.read(link, until, lambda kazoo: kazoo.get_async(path))
+        if isinstance(found, NoNodeError):
+            return None, 0, None
+        data, stat = found
+        dead = dead_since(data, stat)
+        if dead is not None and dead <= time.time() + link.clock_offset:
+            return None, 0, stat.version
+        return data[_HEAD.size :], stat.mzxid, stat.version
+
+    async def cell_get(self, kind: str, name: str, until: float) -> CellValue:
+        while True:
+            link = await self.looking(until)
+            try:
+                value, version, _ = await self._found(link, self.layout.cell(kind, name), until)
+                return CellValue(value, version)
+            except LinkOver:
+                continue
+
+    async def cell_set(
+        self, kind: str, name: str, value: bytes | None, version: int | None, keep: float | None, until: float
+    ) -> CellValue | Mismatch:
+        link = await self.looking(until)
+        path = self.layout.cell(kind, name)
+        try:
+            while True:
+                _, current, own = await self._found(link, path, until)
+                if version is not None and version != current:
+                    return Mismatch(current)
+                if own is None and value is None:
+                    return CellValue(None, 0)
+                written = await self._write(link, path, pack(value, keep), own, until)
+                if written is not None:
+                    return CellValue(value, written)
+        except LinkOver as over:
+            raise EngineUnavailable(self.address, "the session ended before the answer came", "unknown") from over
+
+    async def _write(self, link: Link, path: str, data: bytes, own: int | None, until: float) -> int | None:
+        """The zxid of the write; None if somebody else was faster."""
+        kazoo = link.kazoo
+        await self.ready(link, until)
+        if own is not None:
+            done = await self.answer(link, until, kazoo.set_async(path, data, own))
+            if isinstance(done, BadVersionError | NoNodeError):
+                return None
+            zxid: int = done.mzxid
+            link.clock_offset = done.mtime / 1000 - time.time()
+            return zxid
+        done = await self.answer(link, until, kazoo.create_async(path, data, include_data=True))
+        if isinstance(done, NoNodeError):
+            if not link.base:
+                await self.make_namespace(link, until)
+                await self.read_base(link, until)
+            await self.make_path(link, path.rpartition("/")[0], until)
+            return None
+        if isinstance(done, NodeExistsError):
+            return None
+        zxid = done[1].czxid
+        link.clock_offset = done[1].mtime / 1000 - time.time()
+        return zxid

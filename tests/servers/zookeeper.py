@@ -1,0 +1,123 @@
+"""Debian's ZooKeeper, one server or an ensemble, with short ticks."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from tests.servers.process import Server, find, free_port, wait_until
+
+JARS = (
+    "zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-nop", "netty-handler", "netty-common", "netty-buffer",
+    "netty-transport", "netty-codec", "netty-resolver", "netty-transport-native-epoll",
+    "netty-transport-native-unix-common", "snappy-java", "metrics-core", "jackson-core", "jackson-databind",
+    "jackson-annotations", "commons-cli",
+)  # fmt: skip
+TICK_MS = 200
+
+
+class ZooKeeperServer(Server):
+    """One server; part of an ensemble if it is told of its peers."""
+
+    name = "zookeeper"
+
+    def __init__(self, *settings: str, flags: Sequence[str] = (), tick_ms: int = TICK_MS) -> None:
+        super().__init__()
+        self.settings, self.flags, self.tick_ms = list(settings), list(flags), tick_ms
+        self.peers: list[str] = []
+        self.number = 1
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"zookeeper://{self.address}"
+
+    def prepare(self) -> None:
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True)
+        (data / "myid").write_text(str(self.number))
+
+    def command(self) -> list[str]:
+        config = self.folder / "zoo.cfg"
+        lines = [
+            f"tickTime={self.tick_ms}", "initLimit=25", "syncLimit=5", f"dataDir={self.folder}/data",
+            f"clientPort={self.port}", "clientPortAddress=127.0.0.1", "maxClientCnxns=0", "admin.enableServer=false",
+            "maxSessionTimeout=60000", "4lw.commands.whitelist=*", *self.settings, *self.peers,
+        ]  # fmt: skip
+        config.write_text("\n".join(lines) + "\n")
+        classes = ":".join(str(Path("/usr/share/java") / f"{jar}.jar") for jar in JARS)
+        heap = ["-Xms32m", "-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        own = ["-Dzookeeper.forceSync=no", "-Djava.net.preferIPv4Stack=true", *self.flags]
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return [find("java"), *heap, *own, "-cp", classes, main, str(config)]
+
+    def is_ready(self) -> bool:
+        return "Mode:" in self.ask("srvr")
+
+    def ask(self, word: str) -> str:
+        """What it answers to one of its four-letter words; nothing if it does not answer."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 2.0) as connection:
+                connection.sendall(word.encode())
+                answer = b""
+                while part := connection.recv(65536):
+                    answer += part
+                return answer.decode()
+        except OSError:
+            return ""
+
+    @property
+    def leads(self) -> bool:
+        return "Mode: leader" in self.ask("srvr")
+
+
+class Ensemble:
+    """Three servers, each on ports of its own."""
+
+    def __init__(self, size: int = 3, *, flags: Sequence[str] = ()) -> None:
+        self.servers = [ZooKeeperServer(flags=flags) for _ in range(size)]
+        peers = [
+            f"server.{number}=127.0.0.1:{free_port()}:{free_port()}" for number in range(1, size + 1)
+        ]  # fmt: skip
+        for number, server in enumerate(self.servers, 1):
+            server.number, server.peers = number, peers
+        self._stack = ExitStack()
+
+    @property
+    def url(self) -> str:
+        return "zookeeper://" + ",".join(server.address for server in self.servers)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for server in self.servers:
+                stack.callback(server.close)
+                server.launch()
+            for server in self.servers:
+                server.wait_ready()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def leader(self) -> ZooKeeperServer:
+        found: list[ZooKeeperServer] = []
+
+        def elected() -> bool:
+            found[:] = [server for server in self.servers if server.running and server.leads]
+            return len(found) == 1
+
+        wait_until(elected, 30.0, "an election")
+        return found[0]
+
+    @property
+    def followers(self) -> list[ZooKeeperServer]:
+        leader = self.leader
+        return [server for server in self.servers if server is not leader]
