@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
+from holdfast.verify.proxy import Proxy
 from tests.servers.process import Server, find, free_port, wait_until
 
 JARS = (
@@ -27,6 +28,8 @@ class ZooKeeperServer(Server):
     def __init__(self, *settings: str, flags: Sequence[str] = (), tick_ms: int = TICK_MS) -> None:
         super().__init__()
         self.settings, self.flags, self.tick_ms = list(settings), list(flags), tick_ms
+        if not any(setting.startswith("syncLimit") for setting in settings):
+            self.settings.append("syncLimit=5")
         self.peers: list[str] = []
         self.number = 1
 
@@ -46,7 +49,7 @@ class ZooKeeperServer(Server):
     def command(self) -> list[str]:
         config = self.folder / "zoo.cfg"
         lines = [
-            f"tickTime={self.tick_ms}", "initLimit=25", "syncLimit=5", f"dataDir={self.folder}/data",
+            f"tickTime={self.tick_ms}", "initLimit=25", f"dataDir={self.folder}/data",
             f"clientPort={self.port}", "clientPortAddress=127.0.0.1", "maxClientCnxns=0", "admin.enableServer=false",
             "maxSessionTimeout=60000", "4lw.commands.whitelist=*", *self.settings, *self.peers,
         ]  # fmt: skip
@@ -78,15 +81,18 @@ class ZooKeeperServer(Server):
 
 
 class Ensemble:
-    """Three servers, each on ports of its own."""
+    """Several servers. If they are to be cut off, each reaches the others by proxies of its own.
 
-    def __init__(self, size: int = 3, *, flags: Sequence[str] = ()) -> None:
-        self.servers = [ZooKeeperServer(flags=flags) for _ in range(size)]
-        peers = [
-            f"server.{number}=127.0.0.1:{free_port()}:{free_port()}" for number in range(1, size + 1)
-        ]  # fmt: skip
-        for number, server in enumerate(self.servers, 1):
-            server.number, server.peers = number, peers
+    An election takes longer by proxies: they accept a connection where a server would refuse it.
+    """
+
+    def __init__(self, size: int = 3, *, by_proxies: bool = False) -> None:
+        # Who is cut off may not notice for long: five seconds, in which it goes on answering.
+        settings = ["syncLimit=25"] if by_proxies else []
+        self.servers = [ZooKeeperServer(*settings) for _ in range(size)]
+        self._by_proxies = by_proxies
+        self._ports = [(free_port(), free_port()) for _ in self.servers]
+        self._ways: dict[tuple[int, int], Proxy] = {}
         self._stack = ExitStack()
 
     @property
@@ -94,9 +100,17 @@ class Ensemble:
         return "zookeeper://" + ",".join(server.address for server in self.servers)
 
     def __enter__(self) -> Self:
+        numbers = range(len(self.servers))
         with ExitStack() as stack:
-            for server in self.servers:
+            for one, server in enumerate(self.servers):
                 stack.callback(server.close)
+                for other in numbers:
+                    quorum, election = self._ports[other]
+                    if other != one and self._by_proxies:
+                        way = self._ways[one, other] = stack.enter_context(Proxy("127.0.0.1", quorum))
+                        quorum = way.port
+                    server.peers.append(f"server.{other + 1}=127.0.0.1:{quorum}:{election}")
+                server.number = one + 1
                 server.launch()
             for server in self.servers:
                 server.wait_ready()
@@ -108,6 +122,7 @@ class Ensemble:
 
     @property
     def leader(self) -> ZooKeeperServer:
+        """The one that leads, once there is one."""
         found: list[ZooKeeperServer] = []
 
         def elected() -> bool:
@@ -121,3 +136,19 @@ class Ensemble:
     def followers(self) -> list[ZooKeeperServer]:
         leader = self.leader
         return [server for server in self.servers if server is not leader]
+
+    @contextmanager
+    def cut_off(self, server: ZooKeeperServer) -> Iterator[None]:
+        """Nothing goes between this server and the others while this lasts; nobody is told."""
+        own = self.servers.index(server)
+        ways = [way for pair, way in self._ways.items() if own in pair]
+        for way in ways:
+            way.requests.set("stall")
+            way.replies.set("stall")
+        try:
+            yield
+        finally:
+            for way in ways:
+                way.cut()
+                way.heal()
+            wait_until(server.is_ready, 60.0, "the server being one of them again")

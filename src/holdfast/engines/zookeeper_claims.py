@@ -254,6 +254,8 @@ class ClaimVerbs(Part):
             raise
         if watched is None or isinstance(watched, NoNodeError):
             entry.watching = None
+            if found.first:
+                await self.make_path(link, self.layout.slots(claim.kind, claim.name), until)
             return False
         # Whoever took its permit before the watch was there will not wake us.
         return not listed or position(in_order(listed[0]), entry.node) == found

@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import CloseInstance, Connect, Watch, int_struct, write_string
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 
 from holdfast.engines.zookeeper_address import ZooKeeperAddress
 
@@ -28,8 +28,8 @@ _log = logging.getLogger("holdfast.kazoo")
 _log.setLevel(logging.ERROR)
 
 RETRY = {"max_tries": -1, "delay": 0.03, "backoff": 1.4, "max_delay": 0.4, "max_jitter": 0.2}
-LONGEST_DIAL = 2.0
-"""How long one server may take to accept a connection, in seconds."""
+LONGEST_DIAL, SHORTEST_DIAL = 2.0, 0.3
+"""How long one server may take to accept a connection, and to greet, in seconds."""
 
 Told = Callable[[int, str], None]
 """Takes the type and the path of what happened under a watched path, in the connection's thread."""
@@ -112,6 +112,9 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self.link = link
 
     def _invoke(self, timeout: float, request: Any, xid: Any = None) -> Any:
+        if isinstance(request, Connect):
+            # One that accepts and stands still must not cost the session: there are others.
+            timeout = min(timeout, self.handler.longest_dial)
         reply = super()._invoke(timeout, request, xid)
         if isinstance(request, Connect):
             self.link.negotiated = reply[0].time_out / 1000
@@ -152,7 +155,7 @@ class Link:
         self._waiters: list[Callable[[], None]] = []
         self._mourners: list[Callable[[], None]] = []
         self._lock = threading.Lock()
-        handler = DirectHandler(min(LONGEST_DIAL, ttl / 3))
+        handler = DirectHandler(max(SHORTEST_DIAL, min(LONGEST_DIAL, ttl / 6)))
         self.kazoo: Any = KazooClient(
             ",".join(address.hosts), timeout=ttl, handler=handler, connection_retry=RETRY, logger=_log,
             **address.settings,
@@ -197,7 +200,8 @@ class Link:
         if state == KazooState.LOST:
             # Before kazoo goes on under another session: nothing of ours may ever be sent there.
             self.kazoo._stopped.set()
-            self._end("its session has expired")
+            refused = self.kazoo.client_state == KeeperState.AUTH_FAILED
+            self._end("the login was refused" if refused else "its session has expired")
         if state != KazooState.SUSPENDED:
             self._tell_waiters()
         self.changed(self)

@@ -59,6 +59,7 @@ class SessionVerbs(Part):
         with self.ledger.lock:
             older = [member.link for member in self.ledger.members.values()]
             self.ledger.members = {session.id: Member(link, session)}
+            self.engine.streams.clear()
         for other in older:
             # It was said to be lost. So it must not go on keeping others out.
             other.say_farewell()

@@ -37,6 +37,10 @@ class Watch:
     session: str
     id: str
     hears: Callable[[str, str], bool]
+    cell: str = ""
+    """The path of the cell that it is about; none if it is about locks."""
+    armed: bool = True
+    """Whether the next change of the cell is told."""
     letters: deque[tuple[int, LockEvent]] = field(default_factory=deque)
     last: int = 0
     overflowed: bool = False
@@ -114,21 +118,16 @@ class Stream:
         if stand is None:
             return
         one = known.setdefault(node, Known(stand))
-        new = what == CREATED
-        if found is not None:
-            one.owner = unpacked(found[0]).get("owner", "")
-        held = self._holds(known, one)
+        about = {} if found is None else unpacked(found[0])
+        one.owner = about.get("owner", one.owner)
+        place = position(in_order(known), node)
+        ahead = place is not None and place.held
+        held = "slot" in about if stand.limit else ahead
         if held and one.token is None and found is not None:
-            one.token = unpacked(found[0]).get("token") or self.link.base + found[1].mzxid
+            one.token = about.get("token") or self.link.base + found[1].mzxid
             self._emit("granted", line, one)
-        elif new and not held and stand.waits:
+        elif what == CREATED and not ahead and stand.waits:
             self._emit("queued", line, one)
-
-    def _holds(self, known: dict[str, Known], one: Known) -> bool:
-        if one.stand.limit:
-            return False
-        found = position(in_order(known), one.stand.node)
-        return found is not None and found.held
 
     def _deleted(self, line: str, known: dict[str, Known], node: str, there: bool) -> None:
         one = known.pop(node, None)
@@ -240,38 +239,43 @@ class WatchVerbs(Part):
         member = self.ledger.member(session)
         if member is None:
             return SessionOver()
-        watch = Watch(session, id_, lambda its_kind, its_name: False)
-        self.engine.watches[id_] = watch
-        path = self.layout.cell(kind, name)
-        event = LockEvent("changed", f"cell:{kind}", name, "", "", 0.0)
+        watch = Watch(session, id_, lambda its_kind, its_name: False, self.layout.cell(kind, name))
         try:
-            await self.ready(member.link, until)
-            await self.answer(member.link, until, self._arm(member.link, watch, path, event))
+            await self._arm(member.link, watch, until)
         except LinkOver:
             return SessionOver()
+        self.engine.watches[id_] = watch
         return Done()
 
-    def _arm(self, link: Link, watch: Watch, path: str, event: LockEvent) -> Any:
+    async def _arm(self, link: Link, watch: Watch, until: float) -> None:
         """Be told of the next change of a cell."""
-        return link.kazoo.exists_async(path, watch=partial(self._cell_changed, link, watch, path, event))
+        while True:
+            await self.ready(link, until)
+            watch.armed = True
+            told = partial(self._cell_changed, watch)
+            try:
+                await self.answer(link, until, link.kazoo.exists_async(watch.cell, watch=told))
+                return
+            except Dropped:
+                continue
 
-    def _cell_changed(self, link: Link, watch: Watch, path: str, event: LockEvent, _: Any) -> None:
-        """In the connection's thread. A change between this one and the new watch is read with it."""
-        if self.engine.watches.get(watch.id) is not watch or link.over is not None:
-            return
-        self._arm(link, watch, path, event)
-        watch.take(event)
+    def _cell_changed(self, watch: Watch, _: Any) -> None:
+        """In the connection's thread. Whoever fetches this has itself told of the next change, then reads."""
+        watch.armed = False
+        watch.take(LockEvent("changed", "", "", "", "", 0.0))
         self.engine.deliver(Notice(watch.session, watch.id, LETTER))
 
     async def fetch(self, session: str, id_: str, after: int, until: float) -> Letters | SessionOver:
         member, watch = self.ledger.member(session), self.engine.watches.get(id_)
         if member is None or watch is None:
             return SessionOver()
-        if session in self.engine.streams:
-            try:
+        try:
+            if not watch.cell:
                 await self._stream(member.link, session, until)
-            except LinkOver:
-                return SessionOver()
+            elif not watch.armed:
+                await self._arm(member.link, watch, until)
+        except LinkOver:
+            return SessionOver()
         while watch.letters and watch.letters[0][0] <= after:
             watch.letters.popleft()
         letters = list(watch.letters)
