@@ -120,6 +120,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             self.link.negotiated = reply[0].time_out / 1000
         return reply
 
+    def _submit(self, request: Any, timeout: float, xid: Any = None) -> None:
+        self.link.sent += 1
+        super()._submit(request, timeout, xid)
+
     def _send_ping(self, timeout: float) -> None:
         if not self.link.beats:
             super()._send_ping(timeout)
@@ -141,6 +145,8 @@ class Link:
         self.over: str | None = None
         """Why it has ended, once it has."""
         self.negotiated = ttl
+        self.sent = 0
+        """How many requests were written to its connection."""
         self.streams: dict[str, Told] = {}
         """By path: who is told of everything under it."""
         self.base = 0
