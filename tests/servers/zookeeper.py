@@ -28,8 +28,9 @@ class ZooKeeperServer(Server):
     def __init__(self, *settings: str, flags: Sequence[str] = (), tick_ms: int = TICK_MS) -> None:
         super().__init__()
         self.settings, self.flags, self.tick_ms = list(settings), list(flags), tick_ms
-        if not any(setting.startswith("syncLimit") for setting in settings):
-            self.settings.append("syncLimit=5")
+        for setting in ("syncLimit=5", "maxSessionTimeout=60000", "4lw.commands.whitelist=*"):
+            if not any(given.startswith(setting.partition("=")[0]) for given in settings):
+                self.settings.append(setting)
         self.peers: list[str] = []
         self.number = 1
 
@@ -51,7 +52,7 @@ class ZooKeeperServer(Server):
         lines = [
             f"tickTime={self.tick_ms}", "initLimit=25", f"dataDir={self.folder}/data",
             f"clientPort={self.port}", "clientPortAddress=127.0.0.1", "maxClientCnxns=0", "admin.enableServer=false",
-            "maxSessionTimeout=60000", "4lw.commands.whitelist=*", *self.settings, *self.peers,
+            *self.settings, *self.peers,
         ]  # fmt: skip
         config.write_text("\n".join(lines) + "\n")
         classes = ":".join(str(Path("/usr/share/java") / f"{jar}.jar") for jar in JARS)

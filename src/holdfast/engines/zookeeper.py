@@ -12,8 +12,10 @@ import threading
 from holdfast.core.table.commands import GONE, MISSED, Notice
 from holdfast.core.urls import Url
 from holdfast.engines.advisory import NoAsyncioPort, NoPort
+from holdfast.engines.checkup import Finding
 from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.zookeeper_address import OPTIONS, parse_address
+from holdfast.engines.zookeeper_doctor import check_up
 from holdfast.engines.zookeeper_ledger import Ledger
 from holdfast.engines.zookeeper_line import Layout
 from holdfast.engines.zookeeper_link import Link
@@ -78,6 +80,10 @@ class ZooKeeperEngine:
         # Connected again, or over: whoever stands in line looks for itself. Lost: the heartbeat finds out at once.
         settled = link.connected or link.over is not None
         self.deliver(Notice(session, session, MISSED if settled else GONE))
+
+    def check_up(self) -> list[Finding]:
+        """What the ensemble is really set up to."""
+        return check_up(self.blocking(), self.place)
 
     def abandon(self) -> None:
         """This process is a fork: the parent's connections and what waits on them are left alone."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +33,20 @@ class ZooKeeperAddress:
     tls: bool
     settings: dict[str, Any] = field(repr=False)
     """What KazooClient is given beside hosts and session."""
+
+    def wrap(self, plain: socket.socket, host: str) -> ssl.SSLSocket:
+        """TLS over a connection, which is closed if that fails."""
+        settings = self.settings
+        try:
+            context = ssl.create_default_context(cafile=settings["ca"])
+            context.check_hostname = settings["check_hostname"]
+            context.verify_mode = ssl.CERT_REQUIRED if settings["verify_certs"] else ssl.CERT_NONE
+            if settings["certfile"]:
+                context.load_cert_chain(settings["certfile"], settings["keyfile"], settings["keyfile_password"])
+            return context.wrap_socket(plain, server_hostname=host)
+        except BaseException:
+            plain.close()
+            raise
 
 
 def parse_address(url: Url) -> ZooKeeperAddress:

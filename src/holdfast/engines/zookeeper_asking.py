@@ -58,7 +58,7 @@ class Asker:
             signal = self.io.signal()
             link.when_changed(signal.set)
             if not await self.io.wait(signal, until):
-                raise EngineUnavailable(self.address, "no server of the ensemble can be reached", outcome)
+                raise EngineUnavailable(self.address, f"no server can be reached{link.problem}", outcome)
 
     async def answers(self, link: Link, until: float, *results: Any) -> list[Any]:
         """What came of requests that were sent together: values, or refusals that tell something.

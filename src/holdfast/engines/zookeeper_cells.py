@@ -91,7 +91,7 @@ class CellVerbs(Part):
             if not link.base:
                 await self.make_namespace(link, until)
                 await self.read_base(link, until)
-            await self.make_path(link, path.rpartition("/")[0], until)
+            await self.make_paths(link, [path.rpartition("/")[0]], until)
             return None
         if isinstance(done, NodeExistsError):
             return None

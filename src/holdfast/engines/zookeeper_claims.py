@@ -101,9 +101,10 @@ class ClaimVerbs(Part):
             return await self._stands(entry, in_order(children), zxid, until)
 
     async def _make_line(self, link: Link, claim: Claim, until: float) -> None:
-        await self.make_path(link, self.layout.line(claim.kind, claim.name), until)
+        paths = [self.layout.line(claim.kind, claim.name)]
         if claim.limit:
-            await self.make_path(link, self.layout.slots(claim.kind, claim.name), until)
+            paths.append(self.layout.slots(claim.kind, claim.name))
+        await self.make_paths(link, paths, until)
 
     async def find(self, link: Link, parent: str, claim_id: str, until: float) -> str | None:
         """The node of a claim whose creation was not answered, if it is ours; None once it can no longer come.
@@ -134,11 +135,7 @@ class ClaimVerbs(Part):
         link = entry.link
         while True:
             await self.ready(link, until)
-            confirms = entry.woken and entry.next and not entry.claim.limit
-            entry.woken = False
-            sent = [link.kazoo.get_children_async(entry.parent)]
-            if confirms:
-                sent.append(link.kazoo.set_async(entry.path, packed(entry.data)))
+            sent, entry.asked = entry.asked or [link.kazoo.get_children_async(entry.parent)], None
             try:
                 listed, *written = await self.answers(link, until, *sent)
             except Dropped:
@@ -201,7 +198,7 @@ class ClaimVerbs(Part):
             if isinstance(own, NoNodeError):
                 return None
             if isinstance(found, NoNodeError):
-                await self.make_path(link, slots, until)
+                await self.make_paths(link, [slots], until)
                 continue
             had = unpacked(own[0]).get("slot")
             if had is not None:
@@ -255,7 +252,7 @@ class ClaimVerbs(Part):
         if watched is None or isinstance(watched, NoNodeError):
             entry.watching = None
             if found.first:
-                await self.make_path(link, self.layout.slots(claim.kind, claim.name), until)
+                await self.make_paths(link, [self.layout.slots(claim.kind, claim.name)], until)
             return False
         # Whoever took its permit before the watch was there will not wake us.
         return not listed or position(in_order(listed[0]), entry.node) == found
@@ -264,7 +261,12 @@ class ClaimVerbs(Part):
         """In the connection's thread."""
         if entry.watching == blocker:
             entry.watching = None
-        entry.woken = event.type == EventType.DELETED
+        if event.type == EventType.DELETED and entry.next and not entry.claim.limit:
+            # It is our turn as good as certainly: from here, the grant is confirmed before anybody else wakes up.
+            kazoo = entry.link.kazoo
+            entry.asked = [
+                kazoo.get_children_async(entry.parent), kazoo.set_async(entry.path, packed(entry.data))
+            ]  # fmt: skip
         self.engine.deliver(Notice(entry.claim.session, entry.claim.id, GRANTED))
 
     def _vanished(self, entry: Entry) -> Gone:

@@ -30,8 +30,8 @@ class Entry:
     """The node that it has a watch on."""
     next: bool = False
     """Whether it was the next in line when it was last looked at."""
-    woken: bool = False
-    """Whether the one before it has gone since."""
+    asked: list[Any] | None = None
+    """What was asked in the moment that the one before it went: the line, and the write that confirms the grant."""
 
     @property
     def path(self) -> str:

@@ -8,20 +8,18 @@ Holdfast's heartbeat keeps it alive, so that a client whose keeper has stopped i
 from __future__ import annotations
 
 import logging
-import select
 import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import CloseInstance, Connect, Watch, int_struct, write_string
+from kazoo.protocol.serialization import CloseInstance
 from kazoo.protocol.states import KazooState, KeeperState
 
 from holdfast.engines.zookeeper_address import ZooKeeperAddress
+from holdfast.engines.zookeeper_connection import AddWatch, Connection, DirectHandler
 
 # What kazoo has to say about a lost connection, the keeper says too.
 _log = logging.getLogger("holdfast.kazoo")
@@ -35,108 +33,6 @@ Told = Callable[[int, str], None]
 """Takes the type and the path of what happened under a watched path, in the connection's thread."""
 
 
-class AddWatch(NamedTuple):
-    """The request of ZooKeeper 3.6 for a watch that stays; mode 1: on everything under the path too."""
-
-    path: str
-    mode: int
-
-    @property
-    def type(self) -> int:
-        return 106
-
-    def serialize(self) -> bytes:
-        data: bytes = write_string(self.path) + int_struct.pack(self.mode)
-        return data
-
-    @classmethod
-    def deserialize(cls, data: bytes, offset: int) -> bool:
-        return True
-
-
-class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Calls back in the connection's own thread: what we do there only sets signals."""
-
-    def __init__(self, longest_dial: float) -> None:
-        super().__init__()
-        self.longest_dial = longest_dial
-        self.ended: Callable[[], None] = lambda: None
-
-    def start(self) -> None:
-        """No workers."""
-
-    def stop(self) -> None:
-        """No workers."""
-
-    def dispatch_callback(self, callback: Any) -> None:
-        callback.func(*callback.args)
-
-    def create_connection(self, *args: Any, **options: Any) -> Any:
-        options["timeout"] = min(options.get("timeout") or self.longest_dial, self.longest_dial)
-        return super().create_connection(*args, **options)
-
-    def select(self, readers: Sequence[Any], writers: Sequence[Any], _: Any, timeout: float | None = None) -> Any:
-        # What TLS has decrypted already makes no file number readable.
-        decrypted = [reader for reader in readers if hasattr(reader, "pending") and reader.pending()]
-        if decrypted:
-            return decrypted, [], []
-        poll = select.poll()
-        for reader in readers:
-            poll.register(reader, select.POLLIN)
-        for writer in writers:
-            poll.register(writer, select.POLLOUT)
-        ready = {number for number, _ in poll.poll(None if timeout is None else max(0.0, timeout) * 1000)}
-        return (
-            [reader for reader in readers if reader.fileno() in ready],
-            [writer for writer in writers if writer.fileno() in ready],
-            [],
-        )
-
-    def spawn(self, function: Callable[..., Any], *args: Any, **options: Any) -> threading.Thread:
-        def run() -> None:
-            try:
-                function(*args, **options)
-            finally:
-                self.ended()
-
-        thread = threading.Thread(target=run, name="holdfast-zookeeper", daemon=True)
-        thread.start()
-        return thread
-
-
-class Connection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection, which tells what was negotiated, and does not ping where heartbeats are sent."""
-
-    def __init__(self, link: Link, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.link = link
-
-    def _invoke(self, timeout: float, request: Any, xid: Any = None) -> Any:
-        if isinstance(request, Connect):
-            # One that accepts and stands still must not cost the session: there are others.
-            timeout = min(timeout, self.handler.longest_dial)
-        reply = super()._invoke(timeout, request, xid)
-        if isinstance(request, Connect):
-            self.link.negotiated = reply[0].time_out / 1000
-        return reply
-
-    def _submit(self, request: Any, timeout: float, xid: Any = None) -> None:
-        self.link.sent += 1
-        super()._submit(request, timeout, xid)
-
-    def _send_ping(self, timeout: float) -> None:
-        if not self.link.beats:
-            super()._send_ping(timeout)
-
-    def _read_watch_event(self, buffer: Any, offset: int) -> None:
-        event, _ = Watch.deserialize(buffer, offset)
-        for root, tell in list(self.link.streams.items()):
-            if event.path.startswith(root):
-                tell(event.type, event.path)
-        if event.path in self.client._data_watchers or event.path in self.client._child_watchers:
-            super()._read_watch_event(buffer, offset)
-
-
 class Link:
     """One session with the ensemble. Once it is over it stays over."""
 
@@ -144,6 +40,8 @@ class Link:
         self.beats = beats
         self.over: str | None = None
         """Why it has ended, once it has."""
+        self.problem = ""
+        """What went wrong when it last tried to connect, for messages."""
         self.negotiated = ttl
         self.sent = 0
         """How many requests were written to its connection."""
@@ -161,7 +59,7 @@ class Link:
         self._waiters: list[Callable[[], None]] = []
         self._mourners: list[Callable[[], None]] = []
         self._lock = threading.Lock()
-        handler = DirectHandler(max(SHORTEST_DIAL, min(LONGEST_DIAL, ttl / 6)))
+        handler = DirectHandler(address, max(SHORTEST_DIAL, min(LONGEST_DIAL, ttl / 6)))
         self.kazoo: Any = KazooClient(
             ",".join(address.hosts), timeout=ttl, handler=handler, connection_retry=RETRY, logger=_log,
             **address.settings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -69,21 +70,26 @@ class Part(Asker):
             raise EngineUnavailable(self.address, f"token {token} is over 2^53: use a new namespace", "not done")
         return token
 
-    async def make_path(self, link: Link, path: str, until: float) -> None:
-        """Make a node and those above it, where they are missing."""
-        while True:
+    async def make_paths(self, link: Link, paths: Sequence[str], until: float) -> None:
+        """Make nodes and those above them, where they are missing: all of them in two round trips."""
+        wanted = list(dict.fromkeys(above for path in paths for above in _upwards(path)))
+        found = await self.read(link, until, *(_exists(path) for path in wanted))
+        missing = [path for path, stat in zip(wanted, found, strict=True) if stat is None]
+        while missing:
             await self.ready(link, until)
             try:
-                await self.answer(link, until, link.kazoo.ensure_path_async(path))
-                return
+                made = await self.answers(link, until, *(link.kazoo.create_async(path) for path in missing))
             except Dropped:
                 continue
+            # One that somebody has just tidied away is missing again.
+            if not any(isinstance(one, NoNodeError) for one in made):
+                return
 
     async def make_namespace(self, link: Link, until: float) -> None:
         """Make what every session needs. The base is the time of the namespace's creation, by the server's clock."""
         layout = self.layout
-        for path in (layout.sessions, layout.notes, layout.claims, layout.permits, layout.cells):
-            await self.make_path(link, path, until)
+        folders = (layout.sessions, layout.notes, layout.claims, layout.permits, layout.cells)
+        await self.make_paths(link, folders, until)
         (stat,) = await self.read(link, until, lambda kazoo: kazoo.exists_async(layout.root))
         data = packed({"layout": LAYOUT, "base": stat.ctime * 1000})
         while True:
@@ -111,3 +117,13 @@ class Part(Asker):
 
 def _getter(path: str) -> Any:
     return lambda kazoo: kazoo.get_async(path)
+
+
+def _exists(path: str) -> Any:
+    return lambda kazoo: kazoo.exists_async(path)
+
+
+def _upwards(path: str) -> list[str]:
+    """A path and those above it, the highest first."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]
