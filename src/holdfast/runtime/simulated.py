@@ -97,8 +97,8 @@ class Machine:
         return self._started + (at - self._started) * self.rate
 
     def moment(self, shown: float) -> float:
-        """The moment of the world at which its clock shows this."""
-        return shown if self.rate == 1.0 else self._started + (shown - self._started) / self.rate
+        """The moment of the world at which its clock shows this, or just after it: rounding must not wake it early."""
+        return shown if self.rate == 1.0 else self._started + (shown - self._started) / self.rate + 1e-9
 
     def stop(self) -> None:
         """Nothing runs here until it goes on."""
