@@ -115,9 +115,13 @@ class Machine:
                 self.world.wake(due)
 
     def die(self) -> None:
-        """Nothing ever runs here again."""
+        """Nothing runs here any more, unless it is started again."""
         self.dead = True
         self._backlog = []
+
+    def start(self) -> None:
+        """Run again after a death; what was under way before it is gone."""
+        self.dead = self.asleep = False
 
     def put_off(self, due: Task | Callable[[], None], turn: int) -> None:
         """Keep what came while it is stopped; it is lost if the machine is dead."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from holdfast.core.table.commands import Break
 from holdfast.model import Mode
 from holdfast.runtime.simulated import Task
+from holdfast.simulate.chronicle import Begun
 from holdfast.simulate.network import Weather
 from holdfast.simulate.simulation import MANAGER, Person, Simulation
 from holdfast.simulate.worker import Worker, spec_of
@@ -234,13 +235,8 @@ class BreakLock:
         done = partial(self._broken, simulation, call)
         manager.handle(Break("holdfast.lock", self.name, self.force), None, done)
 
-    def _broken(self, simulation: Simulation, call: object, reply: object) -> None:
-        simulation.chronicle.end(call, "ok")  # type: ignore[arg-type]
-
-
-def moved(act: Act, at: float) -> Act:
-    """The same act at another time."""
-    return replace(act, at=at)  # type: ignore[type-var]
+    def _broken(self, simulation: Simulation, call: Begun, reply: object) -> None:
+        simulation.chronicle.end(call, "ok")
 
 
 def running(simulation: Simulation) -> list[Task]:

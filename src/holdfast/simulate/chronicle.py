@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.runtime.simulated import World
-from holdfast.verify.history import Call, Fault, History, Note, Outcome, Record, Run
+from holdfast.verify.history import Call, Fault, History, Note, Outcome, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,16 @@ class Line:
         return {"at": round(self.at, 6), "who": self.who, "event": self.event, "text": self.text, **self.facts}
 
 
+@dataclass(slots=True)
+class Begun:
+    """A call or a fault that is under way: made into a record when the run is over, because runs are many."""
+
+    id: str
+    made: type[Call] | type[Fault]
+    start: float
+    facts: dict[str, Any]
+
+
 class Chronicle:
     """Keeps the history and the story of one run."""
 
@@ -35,42 +45,40 @@ class Chronicle:
         """Whether lines are kept: a search needs the records only."""
         self.began = world.time
         self.lines: list[Line] = []
-        self._records: dict[str, Record] = {}
+        self._begun: list[Begun] = []
         self._notes: list[Note] = []
-        self._number = 0
 
     def tell(self, who: str, event: str, text: str, **facts: Any) -> None:
         """Add a line to the story."""
         if self.told:
             self.lines.append(Line(self.world.time - self.began, who, event, text, facts))
 
-    def begin(self, op: str, process: str, **facts: Any) -> Call:
+    def begin(self, op: str, process: str, **facts: Any) -> Begun:
         """A call is about to be made. Until `end` it counts as never answered."""
-        self._number += 1
-        call = Call(str(self._number), op, process, self.world.time, **facts)
-        self._records[call.id] = call
+        facts["op"], facts["process"] = op, process
+        call = Begun(str(len(self._begun)), Call, self.world.time, facts)
+        self._begun.append(call)
         return call
 
-    def end(self, call: Call, outcome: Outcome, **facts: Any) -> None:
+    def end(self, call: Begun, outcome: Outcome, **facts: Any) -> None:
         """The answer to a call is in hand."""
-        self._records[call.id] = replace(call, end=self.world.time, outcome=outcome, **facts)
+        call.facts.update(facts, end=self.world.time, outcome=outcome)
 
     def moment(self, op: str, process: str, **facts: Any) -> None:
         """A call that takes no time: `lost`, `check`."""
-        self._number += 1
-        at = self.world.time
-        self._records[str(self._number)] = Call(str(self._number), op, process, at, at, "ok", **facts)
+        self.end(self.begin(op, process, **facts), "ok")
 
-    def fault(self, what: str, target: str, **details: Any) -> Fault:
+    def fault(self, what: str, target: str, **details: Any) -> Begun:
         """A fault begins now."""
-        self._number += 1
-        fault = Fault(what, target, self.world.time, details=details, id=str(self._number))
-        self._records[fault.id] = fault
+        fault = Begun(
+            str(len(self._begun)), Fault, self.world.time, {"what": what, "target": target, "details": details}
+        )
+        self._begun.append(fault)
         return fault
 
-    def undo(self, fault: Fault) -> None:
+    def undo(self, fault: Begun) -> None:
         """A fault is over now."""
-        self._records[fault.id] = replace(fault, end=self.world.time)
+        fault.facts["end"] = self.world.time
 
     def note(self, what: str, **details: Any) -> None:
         """Something that the judge has to know."""
@@ -82,4 +90,5 @@ class Chronicle:
 
     def history(self) -> History:
         """All records, as the judge reads them."""
-        return History.of([*self._notes, *self._records.values()])
+        records = [begun.made(id=begun.id, start=begun.start, **begun.facts) for begun in self._begun]
+        return History.of([*self._notes, *records])

@@ -131,7 +131,7 @@ class Manager:
     def restart(self) -> None:
         """Come back with what the disk has kept. Drivers connect again, and say that they may have missed something."""
         assert self.disk is not None
-        self.machine.dead = False
+        self.machine.start()
         self.rows = self.restored(self.disk.kept)
         for session in self.senders:
             self._notify(Notice(session, "", MISSED))

@@ -126,7 +126,10 @@ def _to_the_end(simulation: Simulation, last: float) -> None:
     # The sessions of the dead have to run out; the living keep theirs, so that what they left behind is seen.
     world.run(world.time + simulation.ttl + 5.0)
     chronicle.note("end")
-    for kind, name, holders, waiters in simulation.left_behind():
+    left = {(kind, name): (holders, waiters) for kind, name, holders, waiters in simulation.left_behind()}
+    for kind, name in sorted({*simulation.used, *left}):
+        holders, waiters = left.get((kind, name), ([], []))
         call = chronicle.begin("inspect", "operator", name=name, kind=kind)
         chronicle.end(call, "ok", value={"holders": holders, "waiters": waiters})
-        chronicle.tell("operator", "left", f"finds {name!r} still in use: held by {holders}, awaited by {waiters}")
+        if holders or waiters:
+            chronicle.tell("operator", "left", f"finds {name!r} still in use: held by {holders}, awaited by {waiters}")

@@ -114,6 +114,8 @@ class Simulation:
         self.build(disk, manager_class or Manager)
         self.resource = Resource(Machine(self.world, RESOURCE))
         self.people: dict[str, Person] = {}
+        self.used: set[tuple[str, str]] = set()
+        """Kinds and names that anybody asked for."""
 
     def build(self, disk: Disk | None, manager_class: type[Manager]) -> None:
         """Set up where the lock state lives."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from holdfast.errors import EngineUnavailable, HoldfastError, LockLost, NotHeld, StaleToken
@@ -16,8 +17,8 @@ from holdfast.simulate.resource import Read, Write
 from holdfast.simulate.simulation import Person
 from holdfast.verify.history import Outcome
 
-LOOKS = 3
-"""How often a holder looks at its grant while it works."""
+LOOKS, LOOKS_EVERY = 3, 0.5
+"""How often a holder looks at its grant while it works: so many times, and at least every so many seconds."""
 PATIENCE = 2.0
 """How long the resource is waited for, in seconds."""
 
@@ -63,6 +64,7 @@ class Worker:
     async def take(self) -> bool:
         """Whether it was granted."""
         person, spec, chronicle = self.person, self.spec, self.chronicle
+        person.simulation.used.add((spec.kind, spec.name))
         chronicle.tell(self.who, "asks", f"asks for {self.shown()}", name=self.name)
         call = chronicle.begin(
             "acquire", self.who, owner=self.owner, name=spec.name, kind=spec.kind, mode=spec.mode, limit=spec.limit,
@@ -128,8 +130,9 @@ class Worker:
 
     async def work(self, seconds: float) -> bool:
         """Use what is held for a while, looking at the grant now and then; whether it was valid to the end."""
-        for _ in range(LOOKS):
-            await self.person.sleep(seconds / LOOKS)
+        looks = max(LOOKS, ceil(seconds / LOOKS_EVERY))
+        for _ in range(looks):
+            await self.person.sleep(seconds / looks)
             if not self.look():
                 return False
         return True

@@ -24,7 +24,7 @@ def a_use(chance: random.Random, writes: str) -> Use:
     wait = chance.choice((None, None, None, 0, 0.5, 3.0))
     what = chance.random()
     if what < 0.55:
-        return Use(at, who, "k", seconds, wait, writes)
+        return Use(at, who, "k", seconds, wait, writes, checks=chance.random() < 0.5)
     if what < 0.7:
         mode: Mode = chance.choice(("shared", "shared", "exclusive"))
         return Use(at, who, "r", seconds, wait, mode=mode)
