@@ -29,6 +29,8 @@ ALLOWED: dict[str, set[str]] = {
     "verify": _API_AND_BELOW | {"", "aio", "fence"},
     # The simulator's runs are judged by the verifier's checkers.
     "simulate": _API_AND_BELOW | {"verify"},
+    # For users' tests: clients in front of a table that loses things.
+    "testing": _API_AND_BELOW | {"", "aio", "fence"},
     "bench": _API_AND_BELOW | {"", "aio"},
     # The server runs the table, and knows no front.
     "server": {"errors", "model", "core", "runtime"},

@@ -20,7 +20,7 @@ TTL = 4.0
 def a_use(chance: random.Random, writes: str) -> Use:
     """Somebody takes something: mostly the same lock, sometimes a permit or a subtree."""
     at, who = round(chance.uniform(0.0, 6.0), 3), chance.choice(PEOPLE)
-    seconds = round(chance.choice((0.01, 0.1, 0.5, 2.0)) * chance.uniform(0.5, 1.5), 3)
+    seconds = round(chance.choice((0.01, 0.1, 0.5, 2.0, 6.0)) * chance.uniform(0.5, 1.5), 3)
     wait = chance.choice((None, None, None, 0, 0.5, 3.0))
     what = chance.random()
     if what < 0.55:
