@@ -22,6 +22,7 @@ PLACES = {
     "power-cut-unsynced": "power_cut_unsynced",
     "lost-minority": "lost_minority",
     "lost-majority": "lost_majority",
+    "redlock-storm": "redlock_storm",
     "storm": "storm",
     "storm-unfenced": "storm_unfenced",
 }
