@@ -21,6 +21,7 @@ from holdfast.engines.zookeeper_ledger import Entry, Member, packed, unpacked
 from holdfast.engines.zookeeper_line import Position, Stand, in_order, position, prefix
 from holdfast.engines.zookeeper_link import Link
 from holdfast.engines.zookeeper_part import Part
+from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, Place, Refused
 
 WITHDRAWN = "it was withdrawn"
@@ -46,6 +47,13 @@ class ClaimVerbs(Part):
             return standing
         except LinkOver:
             return SessionOver()
+        except EngineUnavailable as error:
+            if claim.id in member.sent and error.outcome == "not done":
+                # Whatever failed came after the creation, which has to be withdrawn.
+                raise EngineUnavailable(error.engine, error.problem, "unknown") from error
+            raise
+        finally:
+            member.sent.discard(claim.id)
 
     async def look(self, claim: Claim, until: float) -> Standing:
         member = self.ledger.member(claim.session)
@@ -77,6 +85,7 @@ class ClaimVerbs(Part):
                         entry = member.claims[claim.id] = Entry(claim, link, parent, node, data)
                         return await self._look(entry, until)
                 kazoo = link.kazoo
+                member.sent.add(claim.id)
                 created, listed = await self.answers(
                     link, until,
                     kazoo.create_async(

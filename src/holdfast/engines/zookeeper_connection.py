@@ -11,12 +11,15 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kazoo.exceptions import ConnectionDropped
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionClosedError, ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Connect, Watch, int_struct, write_string
+from kazoo.protocol.connection import AUTH_XID, ConnectionHandler
+from kazoo.protocol.serialization import Auth, Connect, Watch, int_struct, write_string
+from kazoo.protocol.states import KeeperState
 
 from holdfast.engines.zookeeper_address import ZooKeeperAddress
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.engines.zookeeper_link import Link
 
 A_READ = 65536
-MOST_TOGETHER = 100
+MOST_XID = 2**31 - 1
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -70,6 +73,13 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self.address.wrap(plain, hostname) if self.address.tls else plain
 
+    def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
+        # A bell that is full has rung. kazoo's own would block the thread that empties it.
+        pair = socket.socketpair()
+        for end in pair:
+            end.setblocking(False)
+        return pair
+
     def select(self, readers: Sequence[Any], writers: Sequence[Any], _: Any, timeout: float | None = None) -> Any:
         # What TLS has decrypted already makes no file number readable.
         decrypted = [reader for reader in readers if hasattr(reader, "pending") and reader.pending()]
@@ -99,14 +109,31 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return thread
 
 
+class Kazoo(KazooClient):  # type: ignore[misc]
+    """kazoo's client, which rings once for all that wait to be sent."""
+
+    def _call(self, request: Any, result: Any) -> Any:
+        if self._state in (KeeperState.AUTH_FAILED, KeeperState.CLOSED, KeeperState.EXPIRED_SESSION):
+            return super()._call(request, result)
+        self._queue.append((request, result))
+        if self._connection._write_sock is None:
+            result.set_exception(ConnectionClosedError("Connection has been closed"))
+        else:
+            self._connection.wake()
+        return None
+
+
 class Connection(ConnectionHandler):  # type: ignore[misc]
     """kazoo's connection, which tells what was negotiated, and does not ping where heartbeats are sent."""
+
+    _xid: int
 
     def __init__(self, link: Link, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.link = link
         self._buffer = b""
         """What was read and not yet taken."""
+        self._rung = False
 
     def _connect(self, *args: Any) -> Any:
         self._buffer = b""
@@ -145,6 +172,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         response = super()._read_socket(timeout)
         while response is None and self._whole_reply():
             response = super()._read_socket(timeout)
+        # What was asked for in answer to that does not wait for another turn.
+        self._send_all(timeout)
         return response
 
     def _write(self, message: bytes, timeout: float) -> None:
@@ -156,10 +185,33 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         if sent < len(message):
             super()._write(message[sent:], timeout)
 
+    def wake(self) -> None:
+        """Have the connection's thread look at what is to be sent; never waits, also not in that thread itself."""
+        if not self._rung:
+            self._rung = True
+            bell = self._write_sock
+            if bell is not None:
+                with suppress(BlockingIOError, OSError):
+                    bell.send(b"!")
+
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        super()._send_request(read_timeout, connect_timeout)
-        for _ in range(min(MOST_TOGETHER, len(self.client._queue))):
-            super()._send_request(read_timeout, connect_timeout)
+        with suppress(BlockingIOError):
+            self._read_sock.recv(A_READ)
+        # After the bell is empty and before the queue is looked at: whoever finds it rung has put his request there.
+        self._rung = False
+        self._send_all(connect_timeout)
+
+    def _send_all(self, timeout: float) -> None:
+        queue, pending = self.client._queue, self.client._pending
+        while queue:
+            request, result = queue[0]
+            if request.type == Auth.type:
+                xid = AUTH_XID
+            else:
+                xid = self._xid = (self._xid % MOST_XID) + 1
+            self._submit(request, timeout, xid)
+            queue.popleft()
+            pending.append((request, result, xid))
 
     # The session
 

@@ -98,8 +98,8 @@ def check_up(verbs: Part, address: ZooKeeperAddress, ttl: float = TTL) -> list[F
     if not any(report.reachable for report in reports):
         raise EngineUnavailable(address.shown, "no server of the ensemble can be reached", "not done")
     # The shortest session that anybody may ask for shows the lower limit, the ttl itself the upper one.
-    shortest, _ = run(_try_session(verbs, address, deadline.SHORTEST_TTL))
-    granted, skew = run(_try_session(verbs, address, ttl))
+    shortest, _ = run(_try_session(verbs, address, deadline.SHORTEST_TTL, compare=False))
+    granted, skew = run(_try_session(verbs, address, ttl, compare=True))
     return [
         _servers(reports),
         _quorum(reports),
@@ -114,14 +114,16 @@ def check_up(verbs: Part, address: ZooKeeperAddress, ttl: float = TTL) -> list[F
     ]
 
 
-async def _try_session(verbs: Part, address: ZooKeeperAddress, ttl: float) -> tuple[float, float]:
-    """What a session of this ttl is really given, in seconds, and how far the server's clock is ahead."""
+async def _try_session(verbs: Part, address: ZooKeeperAddress, ttl: float, compare: bool) -> tuple[float, float]:
+    """What a session of this ttl is really given, in seconds, and how far the server's clock is ahead, if asked."""
     link = Link(address, ttl, beats=False)
     link.start()
     until = clock.now() + PATIENCE
     try:
         await verbs.ready(link, until)
         granted, skew = link.negotiated, 0.0
+        if not compare:
+            return granted, skew
         path = f"{address.chroot}/holdfast"
         await verbs.make_paths(link, [path], until)
         before = time.time()

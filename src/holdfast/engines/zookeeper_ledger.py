@@ -67,6 +67,8 @@ class Member:
     link: Link
     session: Session
     claims: dict[str, Entry] = field(default_factory=dict)
+    sent: set[str] = field(default_factory=set)
+    """Claims on their way in whose creation was sent."""
 
     def describe(self, claim: Claim) -> dict[str, Any]:
         """What people see of a claim."""

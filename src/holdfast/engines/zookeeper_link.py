@@ -14,19 +14,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.protocol.serialization import CloseInstance
 from kazoo.protocol.states import KazooState, KeeperState
 
 from holdfast.engines.zookeeper_address import ZooKeeperAddress
-from holdfast.engines.zookeeper_connection import AddWatch, Connection, DirectHandler
+from holdfast.engines.zookeeper_connection import AddWatch, Connection, DirectHandler, Kazoo
 
 # What kazoo has to say about a lost connection, the keeper says too.
 _log = logging.getLogger("holdfast.kazoo")
 _log.setLevel(logging.ERROR)
 
 RETRY = {"max_tries": -1, "delay": 0.03, "backoff": 1.4, "max_delay": 0.4, "max_jitter": 0.2}
-LONGEST_DIAL, SHORTEST_DIAL = 2.0, 0.3
+LONGEST_DIAL, SHORTEST_DIAL = 2.0, 0.5
 """How long one server may take to accept a connection, and to greet, in seconds."""
 
 Told = Callable[[int, str], None]
@@ -60,7 +59,7 @@ class Link:
         self._mourners: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         handler = DirectHandler(address, max(SHORTEST_DIAL, min(LONGEST_DIAL, ttl / 6)))
-        self.kazoo: Any = KazooClient(
+        self.kazoo: Any = Kazoo(
             ",".join(address.hosts), timeout=ttl, handler=handler, connection_retry=RETRY, logger=_log,
             **address.settings,
         )  # fmt: skip
@@ -141,10 +140,7 @@ class Link:
         self.changed = lambda link: None
         self.kazoo._stopped.set()
         self.kazoo._queue.append((CloseInstance, None))
-        wake = self.kazoo._connection._write_sock
-        if wake is not None:
-            with suppress(OSError):
-                wake.send(b"\0")
+        self.kazoo._connection.wake()
 
     def close(self) -> None:
         """End the connection without a farewell, and do not wait for that."""

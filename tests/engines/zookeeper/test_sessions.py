@@ -50,6 +50,15 @@ def far_kazoo(proxy: Proxy, ttl: float = TTL) -> KazooClient:
     return KazooClient(f"127.0.0.1:{proxy.port}", timeout=ttl, connection_retry={"max_tries": -1, "delay": 0.05})
 
 
+def take(client: holdfast.Client) -> holdfast.Grant:
+    """Take the lock, asking again as long as the server cannot be reached."""
+    while True:
+        try:
+            return client.lock("k").acquire(wait=40.0)
+        except EngineUnavailable:
+            continue
+
+
 def nodes(kazoo: KazooClient, chroot: str, name: str = "k") -> list[str]:
     """The nodes in a line."""
     line = Layout(chroot, "holdfast").line("holdfast.lock", name)
@@ -70,7 +79,7 @@ def test_a_session_that_ends_while_it_holds_is_lost_before_another_holds(
     with pytest.raises(LockLost):
         held.check()
     theirs.release()
-    again = far.lock("k").acquire(wait=30.0)
+    again = take(far)
     assert again.token > theirs.token
     again.release()
 
@@ -80,7 +89,7 @@ def test_a_session_that_ends_while_it_waits_is_granted_under_a_new_one_only(
 ) -> None:
     held = near.lock("k").acquire()
     with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(far.lock("k").acquire, 40.0)
+        waiting = thread.submit(take, far)
         eventually(lambda: len(nodes(kazoo, chroot)) == 2, "standing in line")
         before = nodes(kazoo, chroot)
         proxy.requests.set("stall")
@@ -144,7 +153,7 @@ def test_a_session_that_ends_between_create_and_reply_leaves_nothing_and_holds_n
     eventually(lambda: _misses(far), "a new session")
     assert len(nodes(kazoo, chroot)) == 1
     theirs.release()
-    held = far.lock("k").acquire(wait=30.0)
+    held = take(far)
     assert held.token > theirs.token
     held.release()
 
@@ -197,7 +206,7 @@ def test_a_dying_node_of_a_former_session_is_not_adopted(
     far.lock("k").acquire().release()
     proxy.replies.set("drop")
     with ThreadPoolExecutor(1) as thread:
-        taking = thread.submit(far.lock("k").acquire, 40.0)
+        taking = thread.submit(take, far)
         eventually(lambda: len(nodes(kazoo, chroot)) == 1, "the creation")
         dying = nodes(kazoo, chroot)
         proxy.go_down()
@@ -288,3 +297,22 @@ def test_a_restart_of_the_server_costs_neither_lock_nor_place_nor_token(chroot: 
 
             assert theirs.token > held.token
             theirs.release()
+
+
+def test_an_acquire_that_fails_after_its_creation_leaves_no_ghost(
+    near: holdfast.Client, far_url: str, proxy: Proxy, kazoo: KazooClient, chroot: str
+) -> None:
+    """The connection is lost between the creation, which was answered, and the watch that was to follow."""
+    held = near.lock("k").acquire()
+    with holdfast.connect(far_url, ttl=10.0) as far:
+        far.lock("warm").acquire().release()
+        far._core.call_limit = 1.0
+        with ThreadPoolExecutor(1) as thread:
+            taking = thread.submit(far.lock("k").acquire, 0.3)
+            eventually(lambda: len(nodes(kazoo, chroot)) == 2, "the creation")
+            proxy.go_down()
+            with pytest.raises((EngineUnavailable, holdfast.NotAcquired)):
+                taking.result(40.0)
+        proxy.heal()
+        eventually(lambda: len(nodes(kazoo, chroot)) == 1, "the withdrawal")
+        held.release()
