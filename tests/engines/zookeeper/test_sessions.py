@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -12,6 +13,7 @@ from kazoo.exceptions import KazooException
 
 import holdfast
 from holdfast import EngineUnavailable, LockLost
+from holdfast.engines.zookeeper_claims import ClaimVerbs
 from holdfast.engines.zookeeper_line import Layout
 from holdfast.verify.proxy import Proxy
 from tests.engines.zookeeper.patience import eventually
@@ -300,19 +302,24 @@ def test_a_restart_of_the_server_costs_neither_lock_nor_place_nor_token(chroot: 
 
 
 def test_an_acquire_that_fails_after_its_creation_leaves_no_ghost(
-    near: holdfast.Client, far_url: str, proxy: Proxy, kazoo: KazooClient, chroot: str
+    near: holdfast.Client, far_url: str, proxy: Proxy, kazoo: KazooClient, chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection is lost between the creation, which was answered, and the watch that was to follow."""
+    watch = ClaimVerbs._watch
+
+    async def cut_and_watch(self: ClaimVerbs, *args: Any) -> bool:
+        proxy.go_down()
+        eventually(lambda: not self.ledger.links()[0].connected)
+        return await watch(self, *args)
+
     held = near.lock("k").acquire()
     with holdfast.connect(far_url, ttl=10.0) as far:
         far.lock("warm").acquire().release()
-        far._core.call_limit = 1.0
-        with ThreadPoolExecutor(1) as thread:
-            taking = thread.submit(far.lock("k").acquire, 0.3)
-            eventually(lambda: len(nodes(kazoo, chroot)) == 2, "the creation")
-            proxy.go_down()
-            with pytest.raises((EngineUnavailable, holdfast.NotAcquired)):
-                taking.result(40.0)
+        monkeypatch.setattr(ClaimVerbs, "_watch", cut_and_watch)
+        with pytest.raises(EngineUnavailable) as unavailable:
+            far.lock("k").acquire(wait=0.3)
+        assert unavailable.value.outcome == "unknown"
+        assert len(nodes(kazoo, chroot)) == 2
         proxy.heal()
         eventually(lambda: len(nodes(kazoo, chroot)) == 1, "the withdrawal")
         held.release()
