@@ -67,6 +67,8 @@ class Member:
     link: Link
     session: Session
     claims: dict[str, Entry] = field(default_factory=dict)
+    good_until: float = 0.0
+    """When this client stops to believe in it, unless a heartbeat is confirmed."""
     sent: set[str] = field(default_factory=set)
     """Claims on their way in whose creation was sent."""
 
@@ -105,9 +107,15 @@ class Ledger:
         """By path: when a line was last used here."""
 
     def member(self, session: str) -> Member | None:
-        """A session that is not over."""
+        """A session that is not over. One that we gave up ourselves is ended: every request would keep it alive."""
         member = self.members.get(session)
-        return member if member is not None and member.link.over is None else None
+        if member is None or member.link.over is not None:
+            return None
+        if clock.now() < member.good_until:
+            return member
+        self.members.pop(session, None)
+        member.link.say_farewell()
+        return None
 
     def entry(self, claim: Claim) -> Entry | None:
         member = self.members.get(claim.session)

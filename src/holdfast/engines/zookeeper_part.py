@@ -31,8 +31,9 @@ class Part(Asker):
 
     async def looking(self, until: float) -> Link:
         """A link for what needs no session of ours."""
-        for member in list(self.ledger.members.values()):
-            if member.link.over is None and member.link.connected:
+        for session in list(self.ledger.members):
+            member = self.ledger.member(session)
+            if member is not None and member.link.connected:
                 return member.link
         with self.ledger.lock:
             link = self.ledger.reader

@@ -45,6 +45,7 @@ class SessionVerbs(Part):
         self.tidier = Tidier(self)
 
     async def open_session(self, session: Session, until: float) -> Opened:
+        sent = self.io.now()
         link = Link(self.engine.place, session.ttl, beats=True)
         link.start()
         try:
@@ -58,7 +59,8 @@ class SessionVerbs(Part):
             raise
         with self.ledger.lock:
             older = [member.link for member in self.ledger.members.values()]
-            self.ledger.members = {session.id: Member(link, session)}
+            member = Member(link, session, good_until=sent + link.negotiated * SHARE)
+            self.ledger.members = {session.id: member}
             self.engine.streams.clear()
         for other in older:
             # It was said to be lost. So it must not go on keeping others out.
@@ -104,10 +106,12 @@ class SessionVerbs(Part):
         link = member.link
         if not link.connected:
             raise EngineUnavailable(self.address, "the connection is lost", "not done")
+        sent = self.io.now()
         try:
             if not await self._beat(link, session, until):
                 link.say_farewell()
                 return SessionOver()
+            member.good_until = sent + link.negotiated * SHARE
         except LinkOver:
             return SessionOver()
         except Late:

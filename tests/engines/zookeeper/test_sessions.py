@@ -323,3 +323,17 @@ def test_an_acquire_that_fails_after_its_creation_leaves_no_ghost(
         proxy.heal()
         eventually(lambda: len(nodes(kazoo, chroot)) == 1, "the withdrawal")
         held.release()
+
+
+def test_looking_does_not_keep_alive_what_was_given_up(near: holdfast.Client, url: str) -> None:
+    """Every request proves to ZooKeeper that its session lives, whoever sends it and for whatever."""
+    with holdfast.connect(url, ttl=1.0) as quiet, ThreadPoolExecutor(1) as thread:
+        held = quiet.lock("k").acquire()
+        assert quiet._core.keeper is not None
+        quiet._core.keeper.stop()
+        waiting = thread.submit(near.lock("k").acquire, 20.0)
+        while not waiting.done():
+            quiet.inspect("other")
+
+        assert not held.valid
+        waiting.result().release()
