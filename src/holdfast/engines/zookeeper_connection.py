@@ -133,7 +133,6 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self.link = link
         self._buffer = b""
         """What was read and not yet taken."""
-        self._rung = False
 
     def _connect(self, *args: Any) -> Any:
         self._buffer = b""
@@ -187,18 +186,14 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def wake(self) -> None:
         """Have the connection's thread look at what is to be sent; never waits, also not in that thread itself."""
-        if not self._rung:
-            self._rung = True
-            bell = self._write_sock
-            if bell is not None:
-                with suppress(BlockingIOError, OSError):
-                    bell.send(b"!")
+        bell = self._write_sock
+        if bell is not None:
+            with suppress(BlockingIOError, OSError):
+                bell.send(b"!")
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         with suppress(BlockingIOError):
             self._read_sock.recv(A_READ)
-        # After the bell is empty and before the queue is looked at: whoever finds it rung has put his request there.
-        self._rung = False
         self._send_all(connect_timeout)
 
     def _send_all(self, timeout: float) -> None:

@@ -44,6 +44,8 @@ class Link:
         self.negotiated = ttl
         self.sent = 0
         """How many requests were written to its connection."""
+        self.unanswered = 0
+        """How many heartbeats in a row had no answer in time."""
         self.streams: dict[str, Told] = {}
         """By path: who is told of everything under it."""
         self.base = 0

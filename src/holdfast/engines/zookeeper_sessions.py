@@ -111,12 +111,16 @@ class SessionVerbs(Part):
             if not await self._beat(link, session, until):
                 link.say_farewell()
                 return SessionOver()
+            link.unanswered = 0
             member.good_until = sent + link.negotiated * SHARE
         except LinkOver:
             return SessionOver()
         except Late:
-            # Nothing else notices a server that stands still: kazoo's own pings are off.
-            link.hang_up()
+            # Nothing else notices a server that stands still: kazoo's own pings are off. Where there is no other
+            # server, it may be on the point of answering.
+            link.unanswered += 1
+            if len(self.engine.place.hosts) > 1 or link.unanswered > 1:
+                link.hang_up()
             raise
         with suppress(EngineUnavailable, LinkOver):  # another day: the heartbeat itself was answered
             await self.tidier.step(link, until)
