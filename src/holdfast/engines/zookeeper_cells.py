@@ -43,8 +43,9 @@ class CellVerbs(Part):
         if isinstance(found, NoNodeError):
             return None, 0, None
         data, stat = found
-        dead = dead_since(data, stat)
-        if dead is not None and dead <= time.time() + link.clock_offset:
+        there, keep = _HEAD.unpack_from(data)
+        # No clock has a say in whether it was deleted.
+        if not there or (keep and stat.mtime / 1000 + keep <= time.time() + link.clock_offset):
             return None, 0, stat.version
         return data[_HEAD.size :], stat.mzxid, stat.version
 

@@ -159,3 +159,16 @@ def test_a_namespace_of_a_newer_layout_is_refused(url: str, kazoo: KazooClient, 
 
     with holdfast.connect(url) as locks, pytest.raises(holdfast.HoldfastError, match="layout 2"):
         locks.lock("k").acquire(wait=5.0)
+
+
+def test_a_deleted_cell_is_gone_whatever_the_clocks_say(url: str) -> None:
+    with holdfast.connect(url) as locks:
+        locks.cell("c").set("a")
+        engine: Any = locks._core.engine
+        for link in engine.ledger.links():
+            link.clock_offset = -3600.0
+        locks.cell("c").delete()
+        for link in engine.ledger.links():
+            link.clock_offset = -3600.0
+
+        assert locks.cell("c").get() == (None, 0)

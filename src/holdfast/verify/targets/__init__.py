@@ -13,6 +13,7 @@ TARGETS = {
     "redis": "holdfast.verify.targets.redis:RedisTarget",
     "redis-sentinel": "holdfast.verify.targets.redis_sentinel:SentinelTarget",
     "redlock": "holdfast.verify.targets.redlock:RedlockTarget",
+    "zookeeper": "holdfast.verify.targets.zookeeper:ZooKeeperTarget",
     "postgresql": "holdfast.verify.targets.postgresql:PostgresTarget",
     "etcd": "holdfast.verify.targets.etcd:EtcdTarget",
 }
