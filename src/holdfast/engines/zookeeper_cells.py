@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import time
+from functools import partial
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -34,12 +35,31 @@ def dead_since(data: bytes, stat: Any) -> float | None:
     return written if not there else written + keep if keep else None
 
 
+def _get(path: str, kazoo: Any) -> Any:
+    return kazoo.get_async(path)
+
+
+def _go_through(path: str, kazoo: Any) -> Any:
+    """A transaction that changes nothing."""
+    transaction = kazoo.transaction()
+    transaction.check(path, -1)
+    return transaction.commit_async()
+
+
 class CellVerbs(Part):
     """Get and set."""
 
-    async def _found(self, link: Link, path: str, until: float) -> tuple[bytes | None, int, int | None]:
-        """The value, its version, and ZooKeeper's own version of the node; None if there is no node."""
-        (found,) = await self.read(link, until, lambda kazoo: kazoo.get_async(path))
+    async def _found(self, link: Link, path: str, until: float, fresh: bool) -> tuple[bytes | None, int, int | None]:
+        """The value, its version, and ZooKeeper's own version of the node; None if there is no node.
+
+        A server answers a read by itself, and may lag behind. What is to be `fresh` comes after a transaction that
+        changes nothing, and has been through a majority.
+        """
+        get = partial(_get, path)
+        if fresh:
+            _, found = await self.read(link, until, partial(_go_through, self.layout.base), get)
+        else:
+            (found,) = await self.read(link, until, get)
         if isinstance(found, NoNodeError):
             return None, 0, None
         data, stat = found
@@ -53,7 +73,7 @@ class CellVerbs(Part):
         while True:
             link = await self.looking(until)
             try:
-                value, version, _ = await self._found(link, self.layout.cell(kind, name), until)
+                value, version, _ = await self._found(link, self.layout.cell(kind, name), until, fresh=True)
                 return CellValue(value, version)
             except LinkOver:
                 continue
@@ -64,12 +84,19 @@ class CellVerbs(Part):
         link = await self.looking(until)
         path = self.layout.cell(kind, name)
         try:
+            fresh = False
             while True:
-                _, current, own = await self._found(link, path, until)
-                if version is not None and version != current:
+                _, current, own = await self._found(link, path, until, fresh)
+                wrong, nothing = version is not None and version != current, own is None and value is None
+                if (wrong or nothing) and not fresh:
+                    # Only what has been through a majority is a reason to refuse.
+                    fresh = True
+                    continue
+                if wrong:
                     return Mismatch(current)
-                if own is None and value is None:
+                if nothing:
                     return CellValue(None, 0)
+                fresh = True
                 written = await self._write(link, path, pack(value, keep), own, until)
                 if written is not None:
                     return CellValue(value, written)

@@ -102,9 +102,12 @@ class Part(Asker):
             assert isinstance(made, str | NodeExistsError)
             return
 
-    async def children(self, link: Link, path: str, until: float) -> list[str]:
-        """The names of the nodes under a path; none if it is not there."""
-        (found,) = await self.read(link, until, lambda kazoo: kazoo.get_children_async(path))
+    async def children(self, link: Link, path: str, until: float, synced: bool = False) -> list[str]:
+        """The names of the nodes under a path; none if it is not there. `synced`: by a server that does not lag."""
+        sent = [lambda kazoo: kazoo.get_children_async(path)]
+        if synced:
+            sent.insert(0, lambda kazoo: kazoo.sync_async(path))
+        *_, found = await self.read(link, until, *sent)
         return [] if isinstance(found, NoNodeError) else found
 
     async def contents(self, link: Link, paths: list[str], until: float) -> list[Any]:

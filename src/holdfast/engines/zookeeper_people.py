@@ -40,7 +40,7 @@ class PeopleVerbs(ClaimVerbs):
 
     async def _inspect(self, link: Link, kind: str, name: str, until: float) -> LockInfo:
         parent = self.layout.line(kind, name)
-        stands = in_order(await self.children(link, parent, until))
+        stands = in_order(await self.children(link, parent, until, synced=True))
         found = await self.contents(link, [f"{parent}/{stand.node}" for stand in stands], until)
         # Those that went between the two looks are left out of the line, too.
         line = [(stand, *one) for stand, one in zip(stands, found, strict=True) if one is not None]
@@ -87,7 +87,7 @@ class PeopleVerbs(ClaimVerbs):
         """The kinds and names of all lines with somebody in them."""
         all_kinds = kind.endswith(".")
         short = kind.partition(".")[2]
-        kinds = sorted(await self.children(link, self.layout.claims, until)) if all_kinds else [short]
+        kinds = sorted(await self.children(link, self.layout.claims, until, synced=True)) if all_kinds else [short]
         found: list[tuple[str, str]] = []
         for one in kinds:
             folder = f"{self.layout.claims}/{one}"
@@ -105,7 +105,7 @@ class PeopleVerbs(ClaimVerbs):
         link = await self.looking(until)
         try:
             parent = self.layout.line(kind, name)
-            stands = in_order(await self.children(link, parent, until))
+            stands = in_order(await self.children(link, parent, until, synced=True))
             found = await self.contents(link, [f"{parent}/{stand.node}" for stand in stands], until)
             line = [(stand, unpacked(one[0])) for stand, one in zip(stands, found, strict=True) if one is not None]
             holding = count_holding([stand for stand, _ in line])
@@ -237,7 +237,7 @@ class PeopleVerbs(ClaimVerbs):
         link, parent = member.link, self.layout.line(claim.kind, claim.name)
         try:
             while True:
-                stands = in_order(await self.children(link, parent, until))
+                stands = in_order(await self.children(link, parent, until, synced=True))
                 own = next((stand for stand in stands if stand.claim == claim.id), None)
                 if own is not None:
                     return await self._adopted(Entry(claim, link, parent, own.node, member.describe(claim)), until)

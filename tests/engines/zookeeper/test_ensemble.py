@@ -147,3 +147,22 @@ def test_a_server_that_lost_its_leader_answers_reads_for_a_while(three_apart: En
         locks.cell("c").set("before")
         with three_apart.cut_off(minority):
             assert locks.cell("c").get()[0] == "before"
+
+
+def test_what_was_written_is_seen_by_way_of_a_server_that_lags(three_apart: Ensemble, chroot: str) -> None:
+    behind = three_apart.followers[0]
+    with holdfast.connect(three_apart.leader.url + chroot) as writer, holdfast.connect(behind.url + chroot) as reader:
+        first = writer.cell("c").set("first")
+        assert reader.cell("c").get() == ("first", first)
+        reader.lock("warm").acquire().release()
+        with three_apart.lagging(behind, 0.2):
+            second = writer.cell("c").set("second")
+            assert reader.cell("c").get() == ("second", second)
+            third = writer.cell("c").set("third")
+            assert reader.cell("c").set("fourth", version=third) > third
+            held = writer.lock("k").acquire()
+            assert [holder.token for holder in reader.inspect("k").holders] == [held.token]
+            adopted = reader.adopt(held.hand_over())
+            assert adopted.token > held.token
+            adopted.release()
+            eventually(lambda: not held.valid, "the sender knowing")

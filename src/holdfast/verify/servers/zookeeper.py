@@ -159,6 +159,18 @@ class Ensemble:
         return [server for server in self.servers if server is not leader]
 
     @contextmanager
+    def lagging(self, server: ZooKeeperServer, seconds: float) -> Iterator[None]:
+        """What the others tell this server comes later while this lasts."""
+        ways = [way for (one, _), way in self._ways.items() if one is server]
+        for way in ways:
+            way.replies.delay = seconds
+        try:
+            yield
+        finally:
+            for way in ways:
+                way.replies.delay = 0.0
+
+    @contextmanager
     def cut_off(self, server: ZooKeeperServer) -> Iterator[None]:
         """Nothing goes between this server and the others while this lasts; nobody is told."""
         ways = [way for pair, way in self._ways.items() if server in pair]
