@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 from holdfast.core.table.commands import GONE, MISSED, Notice
 from holdfast.core.urls import Url
-from holdfast.engines.advisory import NoAsyncioPort, NoPort
 from holdfast.engines.checkup import Finding
 from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.zookeeper_address import OPTIONS, parse_address
+from holdfast.engines.zookeeper_asking import ZooKeeperAsyncioPort, ZooKeeperPort
+from holdfast.engines.zookeeper_cells import Seen
 from holdfast.engines.zookeeper_doctor import check_up
 from holdfast.engines.zookeeper_ledger import Ledger
 from holdfast.engines.zookeeper_line import Layout
@@ -54,24 +56,28 @@ class ZooKeeperEngine:
         self.address, self.place = str(url), parse_address(url)
         self.layout = Layout(self.place.chroot, namespace)
         self.deliver: Deliver = nobody
+        self._count: Callable[[], None] = lambda: None
         self._start()
 
     def _start(self) -> None:
-        self.ledger = Ledger()
+        self.ledger, self.seen = Ledger(), Seen()
         self.watches: dict[str, Watch] = {}
         self.streams: dict[str, Stream] = {}
 
     def blocking(self) -> ZooKeeperVerbs:
-        return ZooKeeperVerbs(self, BlockingIo(NoPort()), threading.Event())
+        return ZooKeeperVerbs(self, BlockingIo(ZooKeeperPort()), threading.Event())
 
     def asyncio(self, loop: asyncio.AbstractEventLoop) -> ZooKeeperVerbs:
-        io = AsyncioIo(NoAsyncioPort(), loop)
+        io = AsyncioIo(ZooKeeperAsyncioPort(loop), loop)
         return ZooKeeperVerbs(self, io, io.signal())
 
-    @property
-    def sent(self) -> int:
-        """How many requests went out on the connections that are open, for benchmarks."""
-        return sum(link.sent for link in self.ledger.links())
+    def count_requests(self, count: Callable[[], None]) -> None:
+        """Have every request counted, those that travel together one by one."""
+        self._count = count
+
+    def counted(self) -> None:
+        """A request goes out; in the connection's thread."""
+        self._count()
 
     def link_changed(self, session: str, link: Link) -> None:
         """A session's connection was lost, made again, or has ended; in the connection's thread."""

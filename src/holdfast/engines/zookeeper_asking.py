@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 from kazoo.exceptions import (
@@ -22,6 +25,8 @@ from kazoo.exceptions import (
 
 from holdfast.engines.zookeeper_link import Batch, Link
 from holdfast.errors import EngineUnavailable, Outcome
+from holdfast.runtime import clock
+from holdfast.runtime.asyncio import AsyncioSignal
 from holdfast.runtime.io import Io
 
 ANSWERS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, UnimplementedError)
@@ -42,6 +47,27 @@ class Dropped(EngineUnavailable):
 
 class Late(EngineUnavailable):
     """No answer came in time: what was sent may still be done."""
+
+
+class ZooKeeperPort:
+    """Waits, in a thread, until requests that were sent together are answered; whether they were in time."""
+
+    def call(self, request: Sequence[Any], until: float) -> bool:
+        answered = threading.Event()
+        Batch(request, answered.set)
+        return answered.wait(max(0.0, until - clock.now()))
+
+
+class ZooKeeperAsyncioPort:
+    """The same for tasks."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+
+    async def call(self, request: Sequence[Any], until: float) -> bool:
+        answered = AsyncioSignal(self.loop)
+        Batch(request, answered.set)
+        return await answered.wait(max(0.0, until - clock.now()))
 
 
 class Asker:
@@ -65,9 +91,7 @@ class Asker:
 
         Dropped if one of them was lost with its connection, LinkOver if the session is over.
         """
-        signal = self.io.signal()
-        Batch(results, signal.set)
-        if not await self.io.wait(signal, until):
+        if not await self.io.call(results, until):
             raise Late(self.address, "no answer came in time", "unknown")
         return [self._outcome(result) for result in results]
 

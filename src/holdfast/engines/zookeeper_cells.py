@@ -18,6 +18,7 @@ from holdfast.engines.zookeeper_asking import LinkOver
 from holdfast.engines.zookeeper_link import Link
 from holdfast.engines.zookeeper_part import Part
 from holdfast.errors import EngineUnavailable
+from holdfast.runtime import clock
 
 _HEAD = struct.Struct("!Bd")
 """Whether there is a value, and for how many seconds it is kept; 0 for ever."""
@@ -33,6 +34,31 @@ def dead_since(data: bytes, stat: Any) -> float | None:
     there, keep = _HEAD.unpack_from(data)
     written: float = stat.mtime / 1000
     return written if not there else written + keep if keep else None
+
+
+class Seen:
+    """ZooKeeper's own versions of the cells that were seen last, so that a write need not read first."""
+
+    MOST = 1_000
+    LONGEST = 3600.0
+    """Much less than the day after which a node may be made anew, and count from 0 again."""
+
+    def __init__(self) -> None:
+        self._cells: dict[str, tuple[int, int, float]] = {}
+
+    def note(self, path: str, version: int, own: int) -> None:
+        """What a cell was at."""
+        self._cells.pop(path, None)
+        self._cells[path] = (version, own, clock.now())
+        while len(self._cells) > self.MOST:
+            self._cells.pop(next(iter(self._cells)), None)
+
+    def known(self, path: str, version: int | None) -> int | None:
+        """The own version to expect where users expect this one: -1 for any, None if it is not known."""
+        if version is None:
+            return -1
+        last, own, at = self._cells.get(path, (0, 0, 0.0))
+        return own if last == version and clock.now() - at < self.LONGEST else None
 
 
 def _get(path: str, kazoo: Any) -> Any:
@@ -67,6 +93,7 @@ class CellVerbs(Part):
         # No clock has a say in whether it was deleted.
         if not there or (keep and stat.mtime / 1000 + keep <= time.time() + link.clock_offset):
             return None, 0, stat.version
+        self.engine.seen.note(path, stat.mzxid, stat.version)
         return data[_HEAD.size :], stat.mzxid, stat.version
 
     async def cell_get(self, kind: str, name: str, until: float) -> CellValue:
@@ -84,6 +111,11 @@ class CellVerbs(Part):
         link = await self.looking(until)
         path = self.layout.cell(kind, name)
         try:
+            known = None if version == 0 else self.engine.seen.known(path, version)
+            if known is not None:
+                written = await self._write(link, path, pack(value, keep), known, until)
+                if written is not None:
+                    return CellValue(value, written)
             fresh = False
             while True:
                 _, current, own = await self._found(link, path, until, fresh)
@@ -112,6 +144,7 @@ class CellVerbs(Part):
             if isinstance(done, BadVersionError | NoNodeError):
                 return None
             zxid: int = done.mzxid
+            self.engine.seen.note(path, zxid, done.version)
             link.clock_offset = done.mtime / 1000 - time.time()
             return zxid
         done = await self.answer(link, until, kazoo.create_async(path, data, include_data=True))
@@ -124,5 +157,6 @@ class CellVerbs(Part):
         if isinstance(done, NodeExistsError):
             return None
         zxid = done[1].czxid
+        self.engine.seen.note(path, zxid, done[1].version)
         link.clock_offset = done[1].mtime / 1000 - time.time()
         return zxid

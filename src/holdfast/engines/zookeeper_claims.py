@@ -113,7 +113,16 @@ class ClaimVerbs(Part):
         paths = [self.layout.line(claim.kind, claim.name)]
         if claim.limit:
             paths.append(self.layout.slots(claim.kind, claim.name))
-        await self.make_paths(link, paths, until)
+        while True:
+            await self.ready(link, until)
+            folders = [path.rpartition("/")[0] for path in paths]
+            try:
+                made = await self.answers(link, until, *(link.kazoo.create_async(path) for path in (*folders, *paths)))
+            except Dropped:
+                continue
+            if not any(isinstance(one, NoNodeError) for one in made):
+                return
+            await self.make_namespace(link, until)
 
     async def find(self, link: Link, parent: str, claim_id: str, until: float) -> str | None:
         """The node of a claim whose creation was not answered, if it is ours; None once it can no longer come.

@@ -220,7 +220,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         return reply
 
     def _submit(self, request: Any, timeout: float, xid: Any = None) -> None:
-        self.link.sent += 1
+        self.link.counted()
         super()._submit(request, timeout, xid)
 
     def _send_ping(self, timeout: float) -> None:

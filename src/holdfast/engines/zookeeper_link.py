@@ -42,8 +42,8 @@ class Link:
         self.problem = ""
         """What went wrong when it last tried to connect, for messages."""
         self.negotiated = ttl
-        self.sent = 0
-        """How many requests were written to its connection."""
+        self.counted: Callable[[], None] = lambda: None
+        """Called for every request."""
         self.unanswered = 0
         """How many heartbeats in a row had no answer in time."""
         self.streams: dict[str, Told] = {}

@@ -39,6 +39,7 @@ class Part(Asker):
             link = self.ledger.reader
             if link is None or link.over is not None:
                 link = self.ledger.reader = Link(self.engine.place, READER_TTL, beats=False)
+                link.counted = self.engine.counted
                 link.start()
         try:
             await self.ready(link, until)

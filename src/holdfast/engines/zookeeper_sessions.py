@@ -47,6 +47,7 @@ class SessionVerbs(Part):
     async def open_session(self, session: Session, until: float) -> Opened:
         sent = self.io.now()
         link = Link(self.engine.place, session.ttl, beats=True)
+        link.counted = self.engine.counted
         link.start()
         try:
             await self._register(link, session, until)

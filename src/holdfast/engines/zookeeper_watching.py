@@ -28,6 +28,8 @@ from holdfast.model import EventType, LockEvent
 
 CREATED, DELETED, CHANGED = 1, 2, 3
 MOST_LETTERS = 10_000
+CHANGE = LockEvent("changed", "", "", "", "", 0.0)
+"""What is told of a cell: whoever hears it reads."""
 
 
 @dataclass(eq=False)
@@ -262,7 +264,7 @@ class WatchVerbs(Part):
     def _cell_changed(self, watch: Watch, _: Any) -> None:
         """In the connection's thread. Whoever fetches this has itself told of the next change, then reads."""
         watch.armed = False
-        watch.take(LockEvent("changed", "", "", "", "", 0.0))
+        watch.take(CHANGE)
         self.engine.deliver(Notice(watch.session, watch.id, LETTER))
 
     async def fetch(self, session: str, id_: str, after: int, until: float) -> Letters | SessionOver:
@@ -274,6 +276,9 @@ class WatchVerbs(Part):
                 await self._stream(member.link, session, until)
             elif not watch.armed:
                 await self._arm(member.link, watch, until)
+                if watch.last <= after:
+                    # Its last change was read before it was armed again, and another one may have come between.
+                    watch.take(CHANGE)
         except LinkOver:
             return SessionOver()
         while watch.letters and watch.letters[0][0] <= after:

@@ -14,7 +14,7 @@ from holdfast import EngineUnavailable, HoldfastError, LockLost
 from tests.engines.zookeeper.patience import eventually
 from tests.servers.zookeeper import Ensemble
 
-TTL = 6.0
+TTL = 12.0
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from kazoo.client import KazooClient
 
 import holdfast
 from holdfast import EngineUnavailable
+from holdfast.bench.counting import Counter
 from holdfast.engines import zookeeper_tidying as tidying
 from holdfast.engines.zookeeper_cells import pack
 from holdfast.engines.zookeeper_line import Layout
@@ -43,19 +44,15 @@ def everything(kazoo: KazooClient, path: str) -> list[str]:
     return found
 
 
-def requests(locks: holdfast.Client) -> int:
-    sent: Any = locks._core.engine
-    return int(sent.sent)
-
-
 def test_an_uncontended_pair_on_a_name_in_use_is_three_requests(url: str) -> None:
     with holdfast.connect(url) as locks:
         locks.lock("k").acquire().release()
-        before = requests(locks)
+        counter = Counter()
+        counter.around_client(locks._core)
         for _ in range(10):
             locks.lock("k").acquire().release()
 
-        assert 30 <= requests(locks) - before <= 32  # and a heartbeat, should one be due
+        assert 30 <= counter.requests <= 32  # and a heartbeat, should one be due
 
 
 def test_a_client_that_was_closed_leaves_nothing_behind(url: str, kazoo: KazooClient, layout: Layout) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import holdfast
+from holdfast.runtime.blocking import run
 from holdfast.verify.proxy import Proxy
 from tests.engines.zookeeper.patience import eventually
 
@@ -65,3 +66,23 @@ def test_permits_are_told_too(url: str) -> None:
             ("granted", "semaphore", permit.token),
             ("released", "semaphore", permit.token),
         ]
+
+
+def test_a_cells_watch_that_is_armed_anew_has_its_value_read_again(url: str) -> None:
+    """The change that disarmed it was read before; another one may have come between."""
+    with holdfast.connect(url) as locks:
+        locks.lock("warm").acquire().release()
+        session = locks._core.session
+        assert session is not None
+        verbs: Any = locks._core.verbs
+        until = locks._core.until()
+        run(verbs.cell_watch(session.id, "w", "holdfast.cell", "c", until))
+        locks.cell("c").set("a")
+        watch = verbs.engine.watches["w"]
+        eventually(lambda: not watch.armed, "the change")
+        first = run(verbs.fetch(session.id, "w", 0, until))
+        watch.armed = False  # as if another change had come while it was armed
+        second = run(verbs.fetch(session.id, "w", first.last, until))
+
+        assert second.events
+        assert not run(verbs.fetch(session.id, "w", second.last, until)).events
