@@ -38,11 +38,13 @@ def test_a_broken_lock_manager_is_caught_within_a_bounded_number_of_runs(mutant:
     assert {violation.claim for violation in result.found} & MUTANTS[mutant]
 
 
-def test_a_sound_lock_manager_passes_the_same_search() -> None:
-    result = search(find("storm"), 1, RUNS)
+@pytest.mark.parametrize(("name", "first", "runs"), [("storm", 1, RUNS), ("redlock-storm", 690, max(60, RUNS // 8))])
+def test_a_sound_lock_manager_passes_a_search(name: str, first: int, runs: int) -> None:
+    # From seed 717 a give-back that came late took the vote of a Redlock claim's next try.
+    result = search(find(name), first, runs)
 
     assert result.ok, [violation.again for violation in result.found]
-    assert result.runs == RUNS
+    assert result.runs == runs
 
 
 @pytest.mark.parametrize("mutant", [ReleasesAnyones, GrantsToTheDead], ids=lambda mutant: mutant.__name__)
