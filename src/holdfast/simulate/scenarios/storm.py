@@ -9,9 +9,9 @@ from functools import partial
 from holdfast.model import Mode
 from holdfast.simulate.acts import Act, BreakLock, Cancel, Crash, Cut, Kill, Stop, Use, UseBoth
 from holdfast.simulate.acts import Blow as Blows
-from holdfast.simulate.manager import Disk
 from holdfast.simulate.network import Weather
 from holdfast.simulate.scenario import Plot, Scenario
+from holdfast.simulate.table_server import Disk
 
 PEOPLE = ("A", "B", "C", "D")
 TTL = 4.0
