@@ -51,8 +51,8 @@ class Watch:
     spent: bool = False
     """Whether the one key that it was for is gone."""
     fresh: bool = False
-    """Whether it begins when etcd hears of it: one that begins earlier is served by a loop that turns ten times a second.
-    Whoever watches is told to look again if something was written in between."""
+    """Whether it begins when etcd hears of it: one that begins earlier is served by a loop that turns ten times a
+    second. Whoever watches is told to look again if something was written in between."""
 
     def request(self) -> Any:
         return _Request(
