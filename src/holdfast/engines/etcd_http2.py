@@ -23,6 +23,8 @@ _END_STREAM, _ACK, _END_HEADERS, _PADDED, _PRIORITY = 1, 1, 4, 8, 32
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _MOST_STREAMS = 2**30
 """Stream numbers end at 2^31; a new connection starts again."""
+CALLS_A_PING = 128
+"""Stream numbers are odd, so that is every 64th call."""
 _ROOM = 2**30
 """What the server may send before we say that there is room again."""
 
@@ -80,6 +82,9 @@ class Conversation:
         self._buffer = bytearray()
         self._body = b""
         self._partial = b""
+        self._owed = b""
+        """Answers to pings. The server measures the way with every call unless it waits for one of them, and each
+        would wake whoever waits for the call's answer: so they are given now and then."""
         self._consumed = 0
         self._window = self._room = self._first_window = 65535
         self._frame_size = 16384
@@ -112,8 +117,15 @@ class Conversation:
             block += _literal(b"token", token.encode())
         self._body = b"\0" + struct.pack(">I", len(message)) + message
         self._room = self._first_window
+        if self._owed and self._stream % CALLS_A_PING == 1:
+            self.pay()
         self.out += _frame(_HEADERS, _END_HEADERS, self._stream, block)
         self._go_on()
+
+    def pay(self) -> None:
+        """Answer the pings that came so far."""
+        self.out += self._owed
+        self._owed = b""
 
     def answer(self) -> bytes:
         """The answer, once the reply has ended; CallFailed if it is an error."""
@@ -166,7 +178,7 @@ class Conversation:
         elif kind == _SETTINGS and not flags & _ACK:
             self._settle(payload)
         elif kind == _PING and not flags & _ACK:
-            self.out += _frame(_PING, _ACK, 0, payload)
+            self._owed += _frame(_PING, _ACK, 0, payload)
         elif kind == _GOAWAY:
             self._leaving = True
         elif kind == _WINDOW:

@@ -6,12 +6,15 @@ import asyncio
 import select
 import socket
 import ssl
+import struct
 
 from holdfast.engines.etcd_address import Address
 from holdfast.engines.etcd_http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed, Conversation
 from holdfast.runtime import clock
 
 _RECEIVED = 65536
+LATELY = 0.5
+"""Seconds: what was used so lately is not looked at before it is used again."""
 
 
 def _context(address: Address) -> ssl.SSLContext:
@@ -44,6 +47,20 @@ class Connection:
         except OSError as error:
             raise _no_way(target, error) from error
         self._talk = Conversation(address, target)
+        self._limit, self._used = 0.0, clock.now()
+        self._encrypted = address.tls
+        if not address.tls:
+            self._socket.settimeout(None)
+
+    def _set_limit(self, limit: float) -> None:
+        """For how long a send or a receive may take: left to the system, because Python would ask it twice a call."""
+        if self._encrypted:
+            self._socket.settimeout(limit)
+        elif limit != self._limit:
+            self._limit = limit
+            span = struct.pack("@ll", int(limit), int(limit % 1 * 1e6))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, span)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, span)
 
     def close(self) -> None:
         """Close the socket, without a word: whatever is under way is given up."""
@@ -54,14 +71,17 @@ class Connection:
         """Whether it is worth sending something: the server has not said that it goes, nor gone."""
         if self._talk.over:
             return False
+        if clock.now() < self._used + LATELY:
+            return True
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         if not poll.poll(0):
             return True
         try:
             # What came while nobody listened: settings, pings, a farewell.
-            self._socket.settimeout(0.2)
+            self._set_limit(0.2)
             self._receive()
+            self._talk.pay()
         except OSError:
             return False
         return not self._talk.over
@@ -72,16 +92,17 @@ class Connection:
         talk = self._talk
         try:
             talk.ask(method, message, token, limit)
-            self._socket.settimeout(limit)
+            self._set_limit(limit)
             self._socket.sendall(talk.take_out())
             self._receive()
             while not talk.reply.ended:
-                self._socket.settimeout(max(0.001, until - clock.now()))
+                self._set_limit(max(0.001, until - clock.now()))
                 self._receive()
-        except TimeoutError as error:
+        except (TimeoutError, BlockingIOError) as error:
             raise CallFailed(DEADLINE_EXCEEDED, "no answer came in time") from error
         except OSError as error:
             raise CallFailed(UNAVAILABLE, f"the connection broke: {error}") from error
+        self._used = clock.now()
         return talk.answer()
 
     def _receive(self) -> None:
@@ -123,6 +144,8 @@ class LoopConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._talk.feed(data)
+        if self._answered is None:
+            self._talk.pay()
         if self._talk.out and self._transport is not None:
             self._transport.write(self._talk.take_out())
         if self._talk.reply.ended and self._answered is not None and not self._answered.done():

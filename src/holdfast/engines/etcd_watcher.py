@@ -181,7 +181,9 @@ class Watcher:
         channel = self._wire.address.channel(endpoints[at % len(endpoints)])
         with suppress(grpc.RpcError, CallFailed, ValueError):
             open_stream = channel.stream_stream(SERVICE + WATCH, serialize, _Response.FromString)
-            call: Any = open_stream(iter(queue.get, None), metadata=self._wire.metadata(SIGN_IN))
+            token = self._wire.token(SIGN_IN)
+            metadata = (("token", token),) if token else ()
+            call: Any = open_stream(iter(queue.get, None), metadata=metadata)
             with self._lock:
                 if self._stopped:
                     call.cancel()

@@ -168,11 +168,6 @@ class Wire:
                 self._token = self._authenticate(limit)
             return self._token
 
-    def metadata(self, limit: float) -> tuple[tuple[str, str], ...]:
-        """The same as gRPC takes it."""
-        token = self.token(limit)
-        return (("token", token),) if token else ()
-
     def _authenticate(self, limit: float) -> str:
         request = message("AuthenticateRequest")(name=self.address.user, password=self.address.password)
         endpoint = self.endpoints[self.current % len(self.endpoints)]
