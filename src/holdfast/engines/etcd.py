@@ -61,7 +61,7 @@ class EtcdEngine:
         self._started = False
 
     def _start(self) -> None:
-        """Nothing of gRPC is touched before it is needed: a fork can come first."""
+        """Begin, or begin anew in a fork or after a close."""
         if self._started:
             return
         self._started = True
@@ -96,10 +96,11 @@ class EtcdEngine:
         self.wire.counted = lambda method: count()
 
     def abandon(self) -> None:
-        """This process is a fork: the stream and a loop's connections are left alone, and not even cleared away."""
+        """Closing a socket here says nothing: the parent has it too. A loop's connections are left alone altogether."""
         if self._started:
             self.wire.close()
-            _abandoned.append((self.watcher, self._loop_ports))
+            self.watcher.abandon()
+            _abandoned.append(self._loop_ports)
             self._started = False
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""gRPC's wire for short calls: one at a time on a connection of our own.
+"""gRPC's wire: one call at a time on a connection of our own, short ones and one that goes on.
 
-A lock is two short calls, and the runtime of gRPC spends more on each than etcd does. This is the
-part of HTTP/2 that one call at a time needs. The server is asked to keep no table of headers, so
-that what they mean follows from their bytes alone.
+A lock is two short calls, and the runtime of gRPC spends more on each than etcd does; nor does it
+cross a fork. This is the part of HTTP/2 that one call at a time needs. The server is asked to keep
+no table of headers, so that what they mean follows from their bytes alone.
 """
 
 from __future__ import annotations
@@ -58,6 +58,10 @@ def _text(text: bytes) -> bytes:
     return head + bytes([length]) + text
 
 
+def _enveloped(message: bytes) -> bytes:
+    return b"\0" + struct.pack(">I", len(message)) + message
+
+
 @dataclass(slots=True)
 class Reply:
     """What has come so far for one call."""
@@ -89,6 +93,8 @@ class Conversation:
         self._window = self._room = self._first_window = 65535
         self._frame_size = 16384
         self._leaving = False
+        self._ends = True
+        """Whether the call under way has one message only."""
         self.reply = Reply(bytearray())
         # No table of headers (1), no pushes (2), as much room as there is (4).
         settings = struct.pack(">HIHIHI", 1, 0, 2, 0, 4, 2**31 - 1)
@@ -115,12 +121,48 @@ class Conversation:
         block = path + _literal(b"grpc-timeout", b"%dm" % max(1, int(limit * 1000)))
         if token:
             block += _literal(b"token", token.encode())
-        self._body = b"\0" + struct.pack(">I", len(message)) + message
+        self._body, self._ends = _enveloped(message), True
         self._room = self._first_window
         if self._owed and self._stream % CALLS_A_PING == 1:
             self.pay()
         self.out += _frame(_HEADERS, _END_HEADERS, self._stream, block)
         self._go_on()
+
+    def open(self, method: str, token: str) -> None:
+        """Begin a call that goes on: messages in both directions until one side ends it."""
+        self._stream += 2
+        self.reply = Reply(bytearray())
+        self._room, self._ends = self._first_window, False
+        block = self._start + b"\x04" + _text(method.encode()) + self._end
+        if token:
+            block += _literal(b"token", token.encode())
+        self.out += _frame(_HEADERS, _END_HEADERS, self._stream, block)
+
+    def send(self, message: bytes) -> None:
+        """One more message of a call that goes on."""
+        self._body += _enveloped(message)
+        self._go_on()
+
+    def messages(self) -> list[bytes]:
+        """Those that have come whole since the last look."""
+        body, at = self.reply.body, 0
+        found = []
+        while len(body) - at >= 5:
+            length = int.from_bytes(body[at + 1 : at + 5], "big")
+            if len(body) - at < 5 + length:
+                break
+            found.append(bytes(body[at + 5 : at + 5 + length]))
+            at += 5 + length
+        del body[:at]
+        if self._consumed > _ROOM // 64:
+            room = struct.pack(">I", self._consumed)
+            self.out += _frame(_WINDOW, 0, 0, room) + _frame(_WINDOW, 0, self._stream, room)
+            self._consumed = 0
+        return found
+
+    def ping(self) -> None:
+        """Ask whether anybody is there."""
+        self.out += _frame(_PING, 0, 0, b"holdfast")
 
     def pay(self) -> None:
         """Answer the pings that came so far."""
@@ -141,7 +183,7 @@ class Conversation:
             self._body = self._body[len(piece) :]
             self._window -= len(piece)
             self._room -= len(piece)
-            self.out += _frame(_DATA, 0 if self._body else _END_STREAM, self._stream, piece)
+            self.out += _frame(_DATA, _END_STREAM if self._ends and not self._body else 0, self._stream, piece)
 
     def feed(self, data: bytes) -> None:
         """Take what has come."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import socket
 import ssl
 import struct
+import threading
+from contextlib import suppress
 
 from holdfast.engines.etcd_address import Address
 from holdfast.engines.etcd_http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed, Conversation
 from holdfast.runtime import clock
 
 _RECEIVED = 65536
+SILENT_FOR, ANSWERED_WITHIN = 10.0, 3.0
+"""Seconds: after the first a stream's server is asked whether it is there, and has the second to answer."""
 LATELY = 0.5
 """Seconds: what was used so lately is not looked at before it is used again."""
 
@@ -34,18 +39,23 @@ def _no_way(target: str, error: Exception) -> CallFailed:
     return CallFailed(UNAVAILABLE, f"failed to connect to {target}: {error or type(error).__name__}", sent=False)
 
 
+def _connect(address: Address, target: str, limit: float) -> socket.socket:
+    host, port = _split(target)
+    try:
+        made: socket.socket = socket.create_connection((host, port), limit)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if address.tls:
+            made = _context(address).wrap_socket(made, server_hostname=address.server_name or host)
+    except OSError as error:
+        raise _no_way(target, error) from error
+    return made
+
+
 class Connection:
     """One socket, used by one call at a time."""
 
     def __init__(self, address: Address, target: str, limit: float) -> None:
-        host, port = _split(target)
-        try:
-            self._socket: socket.socket = socket.create_connection((host, port), limit)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if address.tls:
-                self._socket = _context(address).wrap_socket(self._socket, server_hostname=address.server_name or host)
-        except OSError as error:
-            raise _no_way(target, error) from error
+        self._socket = _connect(address, target, limit)
         self._talk = Conversation(address, target)
         self._limit, self._used = 0.0, clock.now()
         self._encrypted = address.tls
@@ -112,6 +122,75 @@ class Connection:
         self._talk.feed(data)
         if self._talk.out:
             self._socket.sendall(self._talk.take_out())
+
+
+class Stream:
+    """A call that goes on: one thread reads, any thread sends."""
+
+    def __init__(self, address: Address, target: str, method: str, token: str) -> None:
+        self._socket = _connect(address, target, ANSWERED_WITHIN)
+        self._talk, self._lock = Conversation(address, target), threading.Lock()
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._talk.open(method, token)
+        self._flush()
+
+    def send(self, message: bytes) -> None:
+        """Send one message. A connection that takes nothing is ended: its reader will notice."""
+        with self._lock:
+            self._talk.send(message)
+            try:
+                self._flush()
+            except OSError:
+                self.close()
+
+    def _flush(self) -> None:
+        if self._talk.out:
+            self._socket.settimeout(ANSWERED_WITHIN)
+            self._socket.sendall(self._talk.take_out())
+
+    def receive(self) -> list[bytes]:
+        """Wait for messages; CallFailed when the call is over, or the server has fallen silent."""
+        try:
+            if not self._comes(SILENT_FOR):
+                with self._lock:
+                    self._talk.ping()
+                    self._flush()
+                if not self._comes(ANSWERED_WITHIN):
+                    raise CallFailed(DEADLINE_EXCEEDED, "the server has fallen silent")
+            with self._lock:
+                self._socket.settimeout(0.0)
+                try:
+                    data = self._socket.recv(_RECEIVED)
+                except (BlockingIOError, ssl.SSLWantReadError):
+                    return []
+                if not data:
+                    raise ConnectionResetError("the server closed it")
+                self._talk.feed(data)
+                self._talk.pay()
+                found = self._talk.messages()
+                self._flush()
+        except OSError as error:
+            raise CallFailed(UNAVAILABLE, f"the connection broke: {error}") from error
+        if not found and self._talk.reply.ended:
+            self._talk.answer()
+            raise CallFailed(UNAVAILABLE, "the server ended the call")
+        return found
+
+    def _comes(self, within: float) -> bool:
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True  # decrypted already: no poll tells of it
+        return bool(self._poll.poll(within * 1000))
+
+    def close(self) -> None:
+        """End it, and wake whoever reads."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def drop(self) -> None:
+        """Close this process's copy of the socket without a word: it is a fork."""
+        os.close(self._socket.detach())
 
 
 class LoopConnection(asyncio.Protocol):
