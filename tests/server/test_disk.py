@@ -11,6 +11,7 @@ from typing import Any
 import hiredis
 import pytest
 
+from holdfast.verify.servers.process import ServerFailed
 from tests.faults.children import eventually
 from tests.faults.disks import SmallDisk, small_disk
 from tests.faults.syscalls import failing
@@ -136,7 +137,7 @@ def test_a_torn_last_page_that_was_answered_is_noticed_at_the_start(tmp_path: Pa
         log = Path(f"{store}-wal")
         log.write_bytes(log.read_bytes()[:-2048] + b"\xa5" * 2048)
 
-        with pytest.raises(AssertionError, match="ended at its start"):
+        with pytest.raises(ServerFailed, match="ended at its start"):
             server.start()
         said = server.ends()
         assert "cannot be trusted" in said
@@ -148,7 +149,7 @@ def test_a_second_server_on_the_same_store_does_not_start(tmp_path: Path) -> Non
         session = wire.open()
         second = OnDisk(tmp_path / "locks.db")
         try:
-            with pytest.raises(AssertionError, match="another server uses it"):
+            with pytest.raises(ServerFailed, match="another server uses it"):
                 second.start()
             second.ends()
         finally:
