@@ -176,6 +176,24 @@ async def test_a_session_that_was_over_before_stays_over(path: Path) -> None:
     served.close()
 
 
+async def test_the_full_ttl_that_a_start_gave_holds_over_another_one(path: Path) -> None:
+    now = 1000.0
+
+    def boot_clock() -> float:
+        return now
+
+    served = await begun(path, "a", boot_clock=boot_clock)
+    for _ in range(3):
+        served.close()
+        now += TTL - 1
+        served = Served(path, boot_clock)
+        now += 1
+        # Somebody else's batch, after the time that the session had at first, but before what it was given.
+        await served.store.keep([])
+    assert served.table.sessions["s1"].expires_at == served.store.now() + TTL - 1
+    served.close()
+
+
 async def test_a_heartbeat_that_came_with_the_last_batch_counts(path: Path) -> None:
     now = 1000.0
     served = await begun(path, "a", boot_clock=lambda: now)
@@ -211,6 +229,20 @@ async def test_the_clock_goes_on_after_a_reboot_where_it_was(path: Path, monkeyp
         served = Served(path, lambda: now)
         assert served.store.now() == pytest.approx(before)
         served.close()
+
+
+async def test_the_clock_does_not_go_back_when_the_table_is_loaded_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    served = await begun(path, "a", boot_clock=lambda: now)
+    now += 5
+    before = served.store.now()
+    # As if the disk had been too full at the start to say under which boot this is.
+    monkeypatch.setattr(machine, "boot_id", lambda: "another")
+    served.store.load()
+    assert served.store.now() == before
+    served.close()
 
 
 # What is refused

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.core.table import Dictionary
-from holdfast.core.table.changes import PutCounter, PutRow
+from holdfast.core.table.changes import PutCounter, PutRow, PutSession
 from holdfast.core.table.rows import Row
 from holdfast.model import Claim, Mode
 from holdfast.server.codec import Record, Untrusted, parse, put_change
@@ -94,15 +94,20 @@ def row_maker() -> Callable[[Record], Row]:
     return make
 
 
-def grace(table: Dictionary, now: float, last: float) -> None:
-    """Give every session that was alive at the last batch a full ttl from now.
+def grace(table: Dictionary, now: float, last: float) -> list[PutSession]:
+    """Give every session that was alive at the last batch a full ttl from now; what is to be kept of that.
 
     Its client may have been renewing it, unanswered, for as long as there was no server. One that had run out
     by then stays dead: somebody else may have been granted what it held.
     """
-    for id_, session in table.sessions.items():
-        if session.expires_at > last:
-            table.sessions[id_] = session._replace(expires_at=now + session.ttl)
+    graced = [
+        PutSession(session._replace(expires_at=now + session.ttl))
+        for session in table.sessions.values()
+        if session.expires_at > last
+    ]
+    for change in graced:
+        table.put(change)
+    return graced
 
 
 def raise_counters(table: Dictionary, above: int) -> list[PutCounter]:

@@ -32,8 +32,8 @@ from holdfast.server.witness import Seen, Witness
 BALLAST_MIB = 16
 LOG_KIB = 4096
 """How much log there is before it is folded."""
-PORTION = 256
-"""How many records a commit folds at least."""
+PORTION = 32
+"""How many records a commit folds at least; one of many changes folds four times as many, to keep ahead of them."""
 WAL_PAGES = 2_000
 """How much write-ahead log there is before it is copied into the file."""
 
@@ -63,6 +63,8 @@ class SqliteStore:
         self._offset = 0.0
         self._number = self._chain = 0
         self._at = 0.0
+        self._owed: list[codec.Record] = []
+        """What the start gave sessions, to be kept with the first batch: from that on, time counts for them too."""
         self._window = Window()
         self._folding: Folding | None = None
         self._highest = 0
@@ -117,8 +119,9 @@ class SqliteStore:
             # A copy, or a store that was moved: others may have had tokens since. The time of day is ahead of them.
             raised = recovery.raise_counters(table, int(self._wall() * 1_000_000))
             self._append_now(codec.records(raised), window)
-        self._settle_clock()
-        recovery.grace(table, self.now(), self._at)
+        if opened:
+            self._settle_clock()
+        self._owed = codec.records(recovery.grace(table, self.now(), self._at))
         self._log_bytes = self._disk.log_bytes()
         self._folding = Folding(window, self._number, self._chain, self._at) if self._log_bytes or window else None
         self._start_window(table)
@@ -236,7 +239,7 @@ class SqliteStore:
         if self._trouble is not None:
             raise self._trouble
         assert not self._under_way, "one batch at a time"
-        records = codec.records(changes)
+        records, self._owed = [*self._owed, *codec.records(changes)], []
         self._at = self.now()
         self._number += 1
         blob, self._chain = codec.write_batch(self._number, self._at, records, self._chain)
@@ -248,7 +251,7 @@ class SqliteStore:
         done: asyncio.Future[None] = loop.create_future()
         began = self._boot_clock()
         self._under_way = True
-        self._jobs.put((self._number, blob, self._chain, max(PORTION, 2 * len(records)), loop, done))
+        self._jobs.put((self._number, blob, self._chain, max(PORTION, 4 * len(records)), loop, done))
         await done
         self._count(blob, len(changes), self._boot_clock() - began)
         self._turn_window()
