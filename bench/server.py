@@ -154,7 +154,9 @@ def sized(size: Size, rounds: int, seconds: float) -> Iterator[Result]:
             before = load("holdfast", empty.port, 64, seconds)["pairs_per_s"]
             ratios.append(load("holdfast", full.port, 64, seconds)["pairs_per_s"] / before)
         yield Result("pairs/s beside them, as a share of an empty server's", statistics.median(ratios), 0.8, True, {})
-        yield Result("seconds until it is ready after a kill", size.restart(full), 15, False, {"locks": size.locks})
+        seconds_to_start, cpu = size.restart(full)
+        figures = {"locks": float(size.locks), "CPU s": cpu}
+        yield Result("seconds until it is ready after a kill", seconds_to_start, 15, False, figures)
     short, long = [], []
     for _ in range(rounds):
         short.append(size.hand_off_ms(DURABLE, 10))

@@ -213,6 +213,20 @@ async def test_the_clock_goes_on_after_a_reboot_where_it_was(path: Path, monkeyp
         served.close()
 
 
+async def test_the_clock_does_not_go_back_when_the_table_is_loaded_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    served = await begun(path, "a", boot_clock=lambda: now)
+    now += 5
+    before = served.store.now()
+    # As if the disk had been too full at the start to say under which boot this is.
+    monkeypatch.setattr(machine, "boot_id", lambda: "another")
+    served.store.load()
+    assert served.store.now() == before
+    served.close()
+
+
 # What is refused
 
 

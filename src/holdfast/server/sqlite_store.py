@@ -117,7 +117,8 @@ class SqliteStore:
             # A copy, or a store that was moved: others may have had tokens since. The time of day is ahead of them.
             raised = recovery.raise_counters(table, int(self._wall() * 1_000_000))
             self._append_now(codec.records(raised), window)
-        self._settle_clock()
+        if opened:
+            self._settle_clock()
         recovery.grace(table, self.now(), self._at)
         self._log_bytes = self._disk.log_bytes()
         self._folding = Folding(window, self._number, self._chain, self._at) if self._log_bytes or window else None
