@@ -6,8 +6,12 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import holdfast
+from holdfast.core.table import rows
+from holdfast.core.table.commands import SessionOver
+from holdfast.model import Claim
 
 
 def test_late_withdrawals_do_not_delay_the_news_of_a_loss(tmp_path: Path) -> None:
@@ -70,3 +74,26 @@ def test_a_short_lived_neighbour_does_not_keep_a_waiter_busy(tmp_path: Path) -> 
         waiting.join()
 
     assert len(calls) < 12
+
+
+def test_an_engine_that_ends_every_session_at_once_is_not_asked_for_one_after_the_other() -> None:
+    with holdfast.connect("memory://ends-sessions") as locks:
+        locks.lock("warm").acquire().release()
+        core = locks._core
+        opened: list[float] = []
+        verbs = core.start_keeper().verbs
+        open_session, enter = verbs.open_session, core.verbs.enter
+
+        async def counted(session: rows.Session, until: float) -> Any:
+            opened.append(time.monotonic())
+            return await open_session(session, until)
+
+        async def over(claim: Claim, until: float) -> Any:
+            # Until there were enough: the last one lives.
+            return await enter(claim, until) if len(opened) >= 12 else SessionOver()
+
+        verbs.open_session, core.verbs.enter = counted, over  # type: ignore[method-assign]
+        locks.lock("k").acquire().release()
+
+        # Pauses that double from 20 ms, each of them half of that on average.
+        assert opened[-1] - opened[0] > 0.2

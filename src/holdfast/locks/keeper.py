@@ -32,6 +32,8 @@ log = logging.getLogger("holdfast")
 
 NEVER = float("inf")
 RAN_OUT = "its session ran out at the engine"
+FIRST_REST, LAST_REST = 0.02, 1.0
+"""Between sessions that end as soon as they are opened."""
 MOST_CALM = 0.8
 MOST_UNWATCHED = 2.0
 """While somebody waits: sessions that come later are known after this time."""
@@ -64,6 +66,9 @@ class Keeper:
         self._sweep_at = NEVER
         self._calm = 0.0
         """How long to leave the engine alone between sweeps: grows while they find nothing."""
+        self._opened = self._open_at = -NEVER
+        """When the session was opened, and when the next one may be."""
+        self._rests = full_jitter(FIRST_REST, LAST_REST, self.io.uniform)
 
     # From any thread
 
@@ -125,6 +130,7 @@ class Keeper:
     def next_due(self) -> float | None:
         """When there is something to do even if nobody rings."""
         due = min(self._beat_at, self._sweep_at if self.client.waiting else NEVER)
+        due = min(due, self._open_at if self.wanted else NEVER)
         due = min(
             [due, *(withdrawal.due for withdrawal in self.withdrawals), *(one.due for one in self.client.errands)]
         )
@@ -138,7 +144,7 @@ class Keeper:
         session = self.client.session
         if session is not None and session.over is None:
             self.find_lost(session)
-        if self.wanted:
+        if self.wanted and self.io.now() >= self._open_at:
             await self.open_session()
         await self.keep_alive()
         if self.client.waiting and self.io.now() >= self._sweep_at:
@@ -201,7 +207,7 @@ class Keeper:
         reply = await self.verbs.open_session(row, sent + client.call_limit)
         assert not isinstance(reply, SessionOver), "a new session id is known to nobody"
         self._beat_at = sent + deadlines.beat_interval(reply.ttl)
-        self._sweep_at = sent
+        self._sweep_at = self._opened = sent
         return Session(row.id, reply.ttl, deadlines.deadline(sent, reply.ttl))
 
     async def beat(self, session: Session) -> None:
@@ -291,6 +297,11 @@ class Keeper:
     def end(self, session: Session, reason: str) -> None:
         """The session is over, and everything that was held under it is lost."""
         self._beat_at = self._sweep_at = NEVER
+        if self.io.now() - self._opened < LAST_REST:
+            # An engine that ends sessions as soon as they are opened is not to be asked for one after the other.
+            self._open_at = self.io.now() + next(self._rests)
+        else:
+            self._rests = full_jitter(FIRST_REST, LAST_REST, self.io.uniform)
         self.client.doubtful.clear()
         holds = session.end(reason)
         for hold in holds:
