@@ -32,9 +32,9 @@ class SkipsTheQueue(Manager):
         for at, notice in enumerate(outcome.notices):
             row = self.rows.rows.get(notice.subject)
             if notice.what == GRANTED and row is not None and row.exclusive and not row.claim.limit:
-                line = self.rows.lines[row.claim.kind, row.claim.name]
-                if line.queue and not row.claim.subtree:
-                    last = max(line.queue.values(), key=lambda each: each.order)
+                line = self.rows.line(row.claim.kind, row.claim.name)
+                if line is not None and line.queue and not row.claim.subtree:
+                    last = max(line.queue, key=lambda each: each.order)
                     self._swap(outcome, row, last)
                     outcome.notices[at] = replace(notice, session=last.claim.session, subject=last.claim.id)
         return outcome

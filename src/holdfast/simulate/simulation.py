@@ -137,9 +137,11 @@ class Simulation:
         """
         left = []
         rows, now = self.manager.rows, self.manager.now()
-        for (kind, name), line in sorted(rows.lines.items()):
+        for kind, name in sorted({*rows.lines, *rows.alone}):
+            line = rows.line(kind, name)
+            assert line is not None
             holders = [row.claim.owner for row in line.holders.values() if rows.alive(row, now)]
-            waiters = [row.claim.owner for row in line.queue.values() if rows.alive(row, now)]
+            waiters = [row.claim.owner for row in line.queue if rows.alive(row, now)]
             if holders or waiters:
                 left.append((kind.partition(".")[2], name, holders, waiters))
         return left
