@@ -17,7 +17,7 @@ class ReleasesAnyones(Manager):
 
     def apply(self, command: Command) -> Outcome:
         if isinstance(command, Release | Leave):
-            line = self.rows.lines.get((command.claim.kind, command.claim.name))
+            line = self.rows.line(command.claim.kind, command.claim.name)
             if line is not None and line.holders:
                 holder = next(iter(line.holders.values()))
                 command = replace(command, claim=holder.claim)
