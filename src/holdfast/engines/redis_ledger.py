@@ -73,6 +73,14 @@ class Ledger:
         with self._lock:
             return self._handed.pop(claim_id, None)
 
+    def known(self) -> int:
+        """How many claims were sent and not given back since."""
+        return len(self._owners)
+
+    def knows(self, claim_id: str) -> bool:
+        """Whether it was sent and not given back since."""
+        return claim_id in self._owners
+
     def confirmed(self) -> dict[str, str]:
         """Every claim that ought to be there, with its lock."""
         with self._lock:

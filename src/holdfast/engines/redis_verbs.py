@@ -19,6 +19,7 @@ from holdfast.core.table.commands import (
 from holdfast.core.table.rows import WITHDRAWN, Session
 from holdfast.engines import redis_replies as replies
 from holdfast.engines.redis_bell import Bell
+from holdfast.engines.redis_ghosts import Ghosts
 from holdfast.engines.resp import Lost, Part, Request, Script
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, LockInfo, Place
@@ -49,10 +50,11 @@ class RedisVerbs:
         self._namespace, self._start = engine.namespace, len(engine.namespace) + 1
         names = (
             "open renew sweep close enter look release leave hand_over adopt break inspect claims living cell_get "
-            "cell_set watch unwatch fetch raise_tokens"
+            "cell_set watch unwatch fetch raise_tokens record"
         )
         self._scripts = {name: script(name) for name in names.split()}
         self._enter, self._release = self._scripts["enter"], self._scripts["release"]
+        self._ghosts = Ghosts(engine.ledger)
 
     async def _run(self, name: str, until: float, *args: Part, repeats: bool = True) -> Any:
         return await self.io.call(Request(self._scripts[name], self._prefix, args, repeats), until)
@@ -94,6 +96,7 @@ class RedisVerbs:
         # One that was released or withdrawn while the answer was on its way is not missed.
         gone.update((id_.decode(), MISSING) for id_ in missing if self._ledger.still_there(id_.decode()))
         told = tuple(sorted((id_, reason) for id_, reason in gone.items() if reason != WITHDRAWN))
+        await self._ghosts.lay(session, int(reply[5]), self._run, until)
         return Renewed(int(reply[1]) / 1000, told, replies.seconds(reply[4]))
 
     async def sweep(self, until: float) -> Done:

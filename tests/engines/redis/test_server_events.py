@@ -12,6 +12,7 @@ import redis as redis_py
 
 import holdfast
 from holdfast import EngineUnavailable, aio
+from holdfast.engines import redis_ghosts
 from holdfast.verify.servers.process import wait_until
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import Api, Front
@@ -87,6 +88,25 @@ async def test_a_server_that_pauses_is_waited_for(locks: Front, operator: redis_
 
     held.check()
     await held.release()
+
+
+async def test_a_release_that_redis_forgot_does_not_keep_the_lock(
+    own_stage: Stage, server: RedisServer, operator: redis_py.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_ghosts, "LAID_AFTER", 0.5)
+    client, rival = await own_stage.client(ttl=3.0), await own_stage.client(ttl=3.0)
+    held = await client.lock("k").acquire()
+    kept = await client.lock("other").acquire()
+    operator.save()
+    await held.release()
+    server.kill()
+    server.start()
+    assert [holder.token for holder in (await rival.inspect("k")).holders] == [held.token]
+
+    # Nobody holds it as far as anybody knows: the client whose claim it was withdraws it.
+    theirs = await rival.lock("k").acquire(wait=20.0)
+    assert theirs.token > held.token
+    kept.check()
 
 
 async def test_a_restart_without_persistence_loses_locks_loudly_and_tokens_grow(

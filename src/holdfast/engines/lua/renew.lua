@@ -1,8 +1,8 @@
 -- The heartbeat: keeps the session and the claims that are listed. It never re-creates one that is gone.
 -- ARGV[1] session  ARGV[2] 1 if this is the last request of the heartbeat: it also clears away what has died
 -- ARGV[3], ARGV[4], … claim id and lock, for each claim that the client knows of
--- Returns {'renewed', ttl in ms, {claim id, reason, …}, {claim ids that are not here}, ms to the next death or -1}
--- or {'over'}.
+-- Returns {'renewed', ttl in ms, {claim id, reason, …}, {claim ids that are not here}, ms to the next death or -1,
+-- number of claims on record} or {'over'}.
 --@use namespace
 --@use rows
 --@use sessions
@@ -45,4 +45,5 @@ local more, next_death = 0, -1
 if ARGV[2] == '1' then
   more, next_death = sweep(256)
 end
-return {'renewed', ttl, call('HGETALL', P .. 'gone:' .. ARGV[1]), missing, next_death}
+return {'renewed', ttl, call('HGETALL', P .. 'gone:' .. ARGV[1]), missing, next_death,
+  call('HLEN', key) - SESSION_FIELDS}

@@ -1,5 +1,7 @@
 -- Sessions: `session:<id>` has expires and ttl in ms, who it is, and `c:<claim id>` for each of its claims.
 local known_sessions = {}
+-- expires, ttl, app, host, pid
+local SESSION_FIELDS = 5
 
 -- A session as {expires, ttl, app, host, pid}; nil if there is none or it has run out.
 local function living(id)
