@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import ssl
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -14,26 +13,20 @@ from typing import Any, Self
 import hiredis
 
 from holdfast.engines.resp import Part, pack
-from tests.servers.process import Server, free_port, wait_until
+from holdfast.verify.servers import lock_server
+from holdfast.verify.servers.process import free_port, wait_until
 
 WITHIN = 20.0
 
 
-class LockServer(Server):
+class LockServer(lock_server.LockServer):
     """`holdfast serve` with a store in memory, unless told; `config` is the text of its configuration file."""
 
-    name = "lock-server"
-
     def __init__(self, *options: str, store: str = "memory://", config: str = "") -> None:
-        super().__init__()
-        self._options, self._store = options, store
+        super().__init__(*options, store=store)
         self.http_port = free_port()
         self._wires: list[Wire] = []
         self.configure(config)
-
-    @property
-    def url(self) -> str:
-        return f"holdfast://127.0.0.1:{self.port}"
 
     @property
     def config(self) -> Path:
@@ -50,10 +43,7 @@ class LockServer(Server):
         wait_until(lambda: self.log.read_text().count(event) > before, WITHIN, event)
 
     def command(self) -> list[str]:
-        where = ["--listen", f"127.0.0.1:{self.port}", "--http", f"127.0.0.1:{self.http_port}"]
-        # In a folder of its own: a store may be named relative to it.
-        where += ["--store", self._store, "--config", str(self.config)]
-        return [sys.executable, "-m", "holdfast.cli.main", "serve", *where, "--log-format", "json", *self._options]
+        return [*super().command(), "--http", f"127.0.0.1:{self.http_port}", "--config", str(self.config)]
 
     def start(self) -> Self:
         self._listened = self._count()

@@ -16,6 +16,7 @@ TARGETS = {
     "zookeeper": "holdfast.verify.targets.zookeeper:ZooKeeperTarget",
     "postgresql": "holdfast.verify.targets.postgresql:PostgresTarget",
     "etcd": "holdfast.verify.targets.etcd:EtcdTarget",
+    "server": "holdfast.verify.targets.server:ServerTarget",
 }
 """Name -> where it is. A module is imported when its target is asked for."""
 
