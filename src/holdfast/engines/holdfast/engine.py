@@ -11,9 +11,11 @@ from dataclasses import replace
 
 from holdfast.core.table.commands import Notice
 from holdfast.core.urls import Url
+from holdfast.engines.checkup import Finding
 from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.holdfast.bell import Bell
 from holdfast.engines.holdfast.blocking import BlockingWire, PortIo
+from holdfast.engines.holdfast.checkup import check_up
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Line
 from holdfast.engines.holdfast.port import Port
@@ -80,6 +82,10 @@ class HoldfastEngine:
         self._ports.append(port)
         io = AsyncioIo(port, loop)
         return TableVerbs(io, io.signal())
+
+    def check_up(self) -> list[Finding]:
+        """What the server really is."""
+        return check_up(self.address, self.route)
 
     def abandon(self) -> None:
         """Closing a socket here says nothing: the parent has it too. A loop's connection is left alone altogether."""
