@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.servers.etcd_subjects import etcd, etcd_stands_still
+from tests.servers.lock_servers import lock_server_stands_still, lock_servers
 from tests.servers.postgres_subjects import postgres, postgres_is_blocked
 from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel
+from tests.servers.zookeeper_subjects import zookeeper, zookeeper_stands_still
 
 FreshUrl = Callable[[], str]
 Start = Callable[[Path], AbstractContextManager[FreshUrl]]
@@ -68,7 +70,9 @@ ENGINES = (
     Subject("redis+sentinel", sentinel, across_processes=True, outage=redis_stands_still),
     Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still),
     Subject("etcd", etcd, across_processes=True, outage=etcd_stands_still, lag=1.5),
+    Subject("holdfast", lock_servers, across_processes=True, outage=lock_server_stands_still),
     Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
+    Subject("zookeeper", zookeeper, across_processes=True, outage=zookeeper_stands_still, lag=0.6),
 )
 
 ELSEWHERE = {"redlock": "tests/engines/redlock"}

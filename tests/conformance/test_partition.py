@@ -110,6 +110,21 @@ async def test_a_member_whose_claim_was_taken_comes_back(stage: Stage, locks: Fr
 
 
 @needs("shared")
+async def test_a_member_whose_session_ended_comes_back(locks: Front, rival: Front) -> None:
+    members = [await joined(locks, "a"), await joined(rival, "b")]
+    await all_see(members)
+    core = locks.target._core
+    ended = core.session
+    core.start_keeper().end(ended, "a test")
+    assert not any(members[0].target.owns(key) for key in KEYS)
+
+    await all_see(members)
+    assert core.session is not ended
+    shares = [list(member.target.mine(KEYS)) for member in members]
+    assert sorted(key for share in shares for key in share) == sorted(KEYS)
+
+
+@needs("shared")
 async def test_changes_are_told(locks: Front, rival: Front) -> None:
     told: list[Epoch | None] = []
     first = await joined(locks, "a", on_change=told.append)

@@ -27,6 +27,10 @@ ALLOWED: dict[str, set[str]] = {
     "fence": _API_AND_BELOW | {"", "aio"},
     "dashboard": _API_AND_BELOW | {"", "aio"},
     "verify": _API_AND_BELOW | {"", "aio", "fence"},
+    # The simulator's runs are judged by the verifier's checkers.
+    "simulate": _API_AND_BELOW | {"verify"},
+    # For users' tests: clients in front of a table that loses things.
+    "testing": _API_AND_BELOW | {"", "aio", "fence"},
     "bench": _API_AND_BELOW | {"", "aio"},
     # The server runs the table, and knows no front.
     "server": {"errors", "model", "core", "runtime"},
@@ -35,7 +39,8 @@ ALLOWED: dict[str, set[str]] = {
     # Questions and answers: text, and nothing that it speaks of.
     "advice": set(),
     # The command line is the top: it starts every other part.
-    "cli": _API_AND_BELOW | {"", "aio", "fence", "dashboard", "verify", "server", "bench", "demo", "advice"},
+    "cli": _API_AND_BELOW
+    | {"", "aio", "fence", "dashboard", "verify", "server", "bench", "demo", "advice", "simulate"},
     "__main__": {"cli"},
 }
 

@@ -111,8 +111,36 @@ arguments = st.one_of(
     st.binary(max_size=40),
     st.text(max_size=20).map(lambda text: text.encode(errors="replace")),
 )
-requests = st.tuples(st.sampled_from(WORDS), st.lists(arguments, max_size=9)).map(lambda parts: (parts[0], *parts[1]))
-scripts = st.lists(requests, max_size=40)
+wild = st.tuples(st.sampled_from(WORDS), st.lists(arguments, max_size=9)).map(lambda parts: (parts[0], *parts[1]))
+
+# Requests that are nearly right get to where the decisions are made.
+claims = st.sampled_from(["victim01-1", "victim01-2", "victim01-3", *(f"attack01-{n}" for n in range(4)), "*"])
+sessions = st.sampled_from(["victim01", "attack01", "attack01", "*"])
+names = st.sampled_from(["secret/k", "secret/k", "secret", "open/k", "open/k", "open", "private/k"])
+keys = st.sampled_from([SECRET, "a" * 22])
+numbers = st.sampled_from([0, 1, 2, 50, 60_000])
+SHAPES: list[tuple[st.SearchStrategy[Any] | str, ...]] = [
+    ("HF.OPEN", sessions, keys, st.just(60_000)), ("HF.RESUME", sessions, keys), ("HF.RENEW", sessions),
+    ("HF.CLOSE", sessions), ("HF.ACQUIRE", claims, names), ("HF.LOOK", claims), ("HF.RELEASE", claims),
+    ("HF.LEAVE", claims), ("HF.HANDOVER", claims, st.just("ticket")),
+    ("HF.ADOPT", claims, claims, st.just("ticket"), names), ("HF.BREAK", names), ("HF.INSPECT", names), ("HF.LIST",),
+    ("HF.LIST", names), ("HF.CELLGET", names), ("HF.CELLSET", names, st.just("x")), ("HF.CELLDEL", names),
+    ("HF.WATCH", sessions, st.just("w"), names), ("HF.CELLWATCH", sessions, st.just("c"), names),
+    ("HF.FETCH", sessions, st.sampled_from(["w", "c"]), numbers), ("HF.UNWATCH", sessions, st.just("w")),
+]  # fmt: skip
+more = st.one_of(
+    st.sampled_from([
+        ("SHARED",), ("SUBTREE",), ("REENTRANT",), ("FORCE",), ("SIDE",), ("QUIET",), ("UNANSWERED",), ("BLOCK",),
+    ]),
+    st.tuples(st.sampled_from(["WAIT", "LIMIT", "MAXHOLD", "VERSION", "KEEP", "COUNT"]), numbers),
+    st.tuples(st.sampled_from(["OWNER", "NOTE", "KIND"]), st.sampled_from(["holdfast.lock", "holdfast.", NOTE[:3]])),
+)  # fmt: skip
+shaped = st.sampled_from(SHAPES).flatmap(
+    lambda shape: st.tuples(*(st.just(part) if isinstance(part, str) else part for part in shape))
+)
+likely = st.tuples(shaped, st.lists(more, max_size=2)).map(lambda parts: (*parts[0], *(w for o in parts[1] for w in o)))
+requests = st.one_of(likely, likely, likely, wild)
+scripts = st.lists(requests, min_size=10, max_size=40)
 
 
 def packed(request: tuple[Any, ...]) -> bytes:
@@ -120,16 +148,16 @@ def packed(request: tuple[Any, ...]) -> bytes:
 
 
 async def attack(script: list[tuple[Any, ...]], version: int) -> None:
-    """Run requests of somebody who may hold and read `open`, beside somebody whose business is elsewhere."""
+    """Run requests of somebody who may hold two prefixes and read one, beside somebody with business of its own."""
     users = Users({"somebody": User("somebody", password="never used")})
     inside = Inside(limits=Limits(claims_per_session=5, withdrawn_per_session=3, list=20), users=users)
     everything = ("",)
     victim = Client(inside, User("victim", holds=everything, reads=everything, breaks=everything))
-    stranger = Client(inside, User("stranger", holds=("open",), reads=("open",)))
+    stranger = Client(inside, User("stranger", holds=("open", "secret"), reads=("open",)))
     victim.send("HF.OPEN", "victim01", SECRET[:21] + "V", 60_000, "APP", NOTE)
     victim.send("HF.ACQUIRE", "victim01-1", "secret/k", "NOTE", NOTE)
     victim.send("HF.ACQUIRE", "victim01-2", "secret/k", "OWNER", NOTE)
-    victim.send("HF.CELLSET", "secret/k", NOTE)
+    victim.send("HF.CELLSET", "private/k", NOTE)
     await inside.settle()
     assert [reply[0] for reply in victim.replies()] == [b"open", b"granted", b"queued", b"cell"]
     stranger.send("HELLO", version)
@@ -147,7 +175,7 @@ async def attack(script: list[tuple[Any, ...]], version: int) -> None:
     assert len(stranger.replies()) == owed
     victim.send("HF.LOOK", "victim01-1")
     victim.send("HF.LOOK", "victim01-2")
-    victim.send("HF.CELLGET", "secret/k")
+    victim.send("HF.CELLGET", "private/k")
     await inside.settle()
     holds, waits, cell = victim.replies()
     assert (holds[0], waits[0], cell[2]) == (b"granted", b"queued", NOTE.encode())

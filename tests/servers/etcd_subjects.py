@@ -9,7 +9,7 @@ from pathlib import Path
 from holdfast.engines.etcd_address import Address
 from holdfast.engines.etcd_messages import message
 from holdfast.engines.etcd_wire import Wire, serialize
-from tests.servers.etcd import EtcdServer, newer_etcd
+from holdfast.verify.servers.etcd import EtcdServer, newer_etcd
 
 _running: dict[str, EtcdServer] = {}
 """By URL."""

@@ -117,3 +117,16 @@ def without_clock(script: Script) -> Script:
     changed.text = script.text.replace("+ 1, now_us)", "+ 1, 0)").replace("number < now_us", "number < 0")
     changed.sha = sha1(changed.text.encode(), usedforsecurity=False).hexdigest()
     return changed
+
+
+class OddVerbs(SpoiltVerbs):
+    """Fails in a way that no API knows."""
+
+    async def cell_set(self, kind: str, name: str, value: bytes | None, *more: Any) -> Any:
+        if value is None:
+            return await super().cell_set(kind, name, value, *more)
+        raise ZeroDivisionError("nobody expects this")
+
+
+class OddEngine(Spoilt):
+    verbs = OddVerbs

@@ -26,7 +26,7 @@ def perform(target: Target | str, folder: Path, workloads: str, faults: str = "n
 
 def judged(done: Performance) -> Verdict:
     """What the judge says of a run."""
-    return judge(done.histories(), done.not_tested, done.surprises)
+    return judge(done.histories(), done.not_tested, done.surprises, done.late)
 
 
 def broken(found: Verdict) -> set[str]:

@@ -15,6 +15,7 @@ GOOD: dict[str, Story] = {
     "one after the other": [held("a", 1, 2), held("b", 2.05, 3)],
     "the next one is granted while the release is under way": [held("a", 1, 2), held("b", 2.001, 3)],
     "the answer to the first was slow": [held("a", 1, 2, asked=0), held("b", 2.5, 3, asked=0.1)],
+    "the next one is granted at the moment of the release": [held("a", 1, 2), held("b", 2, 3)],
     "two names": [held("a", 1, 3), held("b", 2, 4, name="other")],
     "two kinds": [held("a", 1, 3), held("b", 2, 4, kind="election")],
     "readers together": [held("a", 1, 3, mode="shared"), held("b", 2, 4, mode="shared")],
@@ -28,6 +29,7 @@ GOOD: dict[str, Story] = {
         held("b", 2.1, 4, kind="semaphore", limit=1, slot=0),
     ],
     "a subtree beside another": [held("a", 1, 3, name="db", subtree=True), held("b", 2, 4, name="dbx/users")],
+    "a later subtree beside another": [held("a", 1, 3, name="dbx/users"), held("b", 2, 4, name="db", subtree=True)],
     "a holder that was stopped past its ttl": [
         call("acquire", "a", 0.5, 1, claim="x", deadline=4.0),
         pause("a", 2, 30),

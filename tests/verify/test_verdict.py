@@ -92,6 +92,15 @@ def test_a_client_that_crashed_is_a_broken_promise() -> None:
     assert verdict.exit_code == 1
 
 
+def test_a_client_that_is_late_leaves_it_undecided_where_the_line_is_fair() -> None:
+    unfair = ran(held("a", 1, 2, 1), promised=redlock.GUARANTEES)
+
+    assert judge([GOOD], late=["c1"]).exit_code == 75
+    assert judge([BAD], late=["c1"]).exit_code == 1
+    assert judge([unfair], late=["c1"]).exit_code == 0
+    assert "c1 had not come through" in judge([GOOD], late=["c1"]).paragraph()
+
+
 def test_a_violation_that_is_not_promised_is_told_and_does_not_fail() -> None:
     forgot = ran(held("a", 1, 3, 1), SERVER_DIED, held("b", 2, 4, 2), promised=redis.GUARANTEES)
     verdict = judge([forgot])
@@ -164,6 +173,16 @@ def test_a_violation_is_excused_only_by_what_had_struck_before_it() -> None:
 
     assert state([ran(*broken, later, *more, promised=redis.GUARANTEES)], "exclusion") == ("broken", True)
     assert state([ran(later, *more, promised=redis.GUARANTEES)], "exclusion") == ("broken", False)
+
+
+def test_tokens_are_not_blamed_for_grants_whose_order_only_exclusion_could_tell() -> None:
+    divided = Fault("partition", "redis-1", 0.5, 9.0)
+    late = [held("a", 2, 2.1, 5), held("b", 4, 5, 4, asked=1.5)]
+    after = [held("a", 2, 2.1, 5), held("b", 4, 5, 4, asked=3)]
+
+    assert state([ran(*late)], "tokens") == ("broken", True)
+    assert state([ran(divided, *late, promised=redis.GUARANTEES)], "tokens") == ("kept", True)
+    assert state([ran(divided, *after, promised=redis.GUARANTEES)], "tokens") == ("broken", True)
 
 
 def test_what_held_although_it_need_not_speaks_for_the_guarantee() -> None:

@@ -17,6 +17,7 @@ import redis
 
 import holdfast
 from holdfast.fence import RedisFence
+from holdfast.runtime import clock
 from tests.faults.child import tell
 
 STEPS = (
@@ -42,8 +43,10 @@ class Steps:
     def watched(self, verb: str, call: Callable[..., Any]) -> Callable[..., Any]:
         async def watched(*args: Any) -> Any:
             self.done[verb] = self.done.get(verb, 0) + 1
+            came = clock.now()
             self.reach(f"before {verb} {self.done[verb]}")
-            reply = await call(*args)
+            # Whoever was stopped here had not begun yet to wait for an answer.
+            reply = await call(*args[:-1], args[-1] + clock.now() - came)
             self.reach(f"{verb} {self.done[verb]}")
             return reply
 
@@ -116,7 +119,12 @@ def share(url: str, ttl: float, port: int, keys: list[str], fenced: bool) -> Non
     append = RedisFence(resource).script("return redis.call('RPUSH', KEYS[1], ARGV[1])")
     stop = threading.Event()
     threading.Thread(target=listen, args=(stop,), daemon=True).start()
-    with holdfast.connect(url, ttl=ttl) as locks, locks.partition("workers") as workers:
+
+    def told(epoch: holdfast.Epoch | None) -> None:
+        if epoch is None:
+            redis.Redis(port=port).incr("lost")
+
+    with holdfast.connect(url, ttl=ttl) as locks, locks.partition("workers", on_change=told) as workers:
         tell("ready")
         while True:
             for key in workers.mine(keys):
@@ -140,10 +148,13 @@ def listen(stop: threading.Event) -> None:
         stop.set()
 
 
-def tick(port: int) -> None:
-    """Write down again and again that this machine lets processes run at all."""
+def tick(url: str, port: int) -> None:
+    """Write down again and again that this machine lets processes run at all, and that the engine answers."""
     resource = redis.Redis(port=port)
-    tell("ready")
-    while True:
-        resource.rpush("ticks", time.monotonic())
-        time.sleep(0.05)
+    with holdfast.connect(url) as locks:
+        locks.cell("tick").get()
+        tell("ready")
+        while True:
+            locks.cell("tick").get()
+            resource.rpush("ticks", time.monotonic())
+            time.sleep(0.05)

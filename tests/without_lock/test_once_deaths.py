@@ -22,7 +22,7 @@ from holdfast.verify.servers.redis import RedisServer
 from tests.faults.children import Child, eventually, state
 from tests.without_lock.programs import STEPS
 
-TTL = 1.0
+TTL = 2.0
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "8"))
 KEYS = 12 + 5 * KILLS
 

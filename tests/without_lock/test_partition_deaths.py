@@ -20,10 +20,10 @@ import redis
 from holdfast.verify.servers.redis import RedisServer
 from tests.faults.children import Child, eventually, state
 
-TTL = 1.0
+TTL = 2.0
 MEMBERS = 3
 ROUNDS = max(2, int(os.environ.get("HOLDFAST_KILLS", "20")) // 10)
-KEYS = [f"queue-{number}" for number in range(24)]
+KEYS = [f"queue-{number}" for number in range(16)]
 
 Entry = tuple[str, int, str, float]
 
@@ -40,8 +40,9 @@ class Troupe:
     def __init__(self, stack: ExitStack, url: str, resource: redis.Redis, fenced: bool) -> None:
         self.stack, self.url, self.resource, self.fenced = stack, url, resource, fenced
         self.port: int = resource.connection_pool.connection_kwargs["port"]
+        self.stopped = 0
         self.children = [self.start() for _ in range(MEMBERS)]
-        stack.enter_context(Child("tests.without_lock.programs:tick", self.port)).expect("ready")
+        stack.enter_context(Child("tests.without_lock.programs:tick", url, self.port)).expect("ready")
 
     def start(self) -> Child:
         args = (self.url, TTL, self.port, KEYS, self.fenced)
@@ -70,6 +71,7 @@ class Troupe:
         if inside_a_step(self.url):
             victim.go_on()  # whoever is stopped inside an SQLite transaction stops everybody: not the story here
             return
+        self.stopped += 1
         self.everything_is_written_again()
         victim.go_on()
         self.everything_is_written_again()
@@ -88,8 +90,8 @@ def inside_a_step(url: str) -> bool:
     return False
 
 
-def play(url: str, resource: redis.Redis, fenced: bool) -> list[Entry]:
-    """Members come to harm, one after the other; what was written, in order."""
+def play(url: str, resource: redis.Redis, fenced: bool) -> tuple[list[Entry], int]:
+    """Members come to harm, one after the other; what was written, in order, and how many of them were stopped."""
     seed = int(os.environ.get("HOLDFAST_SEED", "") or random.SystemRandom().randrange(2**32))
     print(f"HOLDFAST_SEED={seed}")
     chance = random.Random(seed)
@@ -99,7 +101,7 @@ def play(url: str, resource: redis.Redis, fenced: bool) -> list[Entry]:
         for _ in range(ROUNDS):
             for harm in chance.sample([troupe.kill, troupe.stop], 2):
                 harm(chance.choice(troupe.children))
-        return troupe.written()
+        return troupe.written(), troupe.stopped
 
 
 def violations(entries: list[Entry]) -> list[str]:
@@ -121,20 +123,22 @@ def longest_gap(times: list[float]) -> float:
 
 
 def test_no_key_is_without_an_owner_for_long_and_no_stale_owner_gets_through(url: str, resource: redis.Redis) -> None:
-    entries = play(url, resource, fenced=True)
+    entries, stopped = play(url, resource, fenced=True)
 
     assert violations(entries) == []
-    # What the machine itself holds up is not the partition's: a process that only writes the time measures it.
+    # What the machine itself holds up is not the partition's. A process that only asks the engine and writes the
+    # time measures it; a takeover is four such steps. Nor is a session that ran out because of it: another death.
     hiccup = longest_gap([float(tick) for tick in resource.lrange("ticks", 0, -1)])
+    deaths = 1 + max(0, int(resource.get("lost") or 0) - stopped)
     for key in KEYS:
-        assert longest_gap([entry[3] for entry in entries if entry[0] == key]) < TTL + 1.0 + hiccup
+        assert longest_gap([entry[3] for entry in entries if entry[0] == key]) < (TTL + 1.0) * deaths + 4 * hiccup
     assert int(resource.get("tried") or 0) > len(entries), "nobody was refused, so the fence was not needed"
     assert len({entry[2] for entry in entries}) > MEMBERS
 
 
 def test_without_the_fence_a_stale_owner_gets_through(fresh_redis_url: str, resource: redis.Redis) -> None:
     """The control: if nothing went wrong here, the test above would prove nothing."""
-    assert violations(play(fresh_redis_url, resource, fenced=False)) != []
+    assert violations(play(fresh_redis_url, resource, fenced=False)[0]) != []
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ SUBJECTS = {
     "python-redis-lock": "holdfast.bench.peers.python_redis_lock:PythonRedisLock",
     "pottery": "holdfast.bench.peers.pottery:Pottery",
     "redlock-py": "holdfast.bench.peers.redlock_py:RedlockPy",
+    "kazoo": "holdfast.bench.peers.kazoo:KazooLock",
     "pg-advisory": "holdfast.bench.peers.postgres:AdvisoryLocks",
     "pg-for-update": "holdfast.bench.peers.postgres:RowLocks",
 }

@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-KINDS = ("lock", "semaphore", "election", "barrier")
+KINDS = ("lock", "semaphore", "election", "barrier", "once", "partition")
 """The kinds of claims that people look at; `lock` is lock and rwlock alike."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

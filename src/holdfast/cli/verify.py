@@ -97,7 +97,7 @@ def verify(page: Path | None, keep: Path | None, seed: int | None, as_json: bool
             click.echo(f"seed {wish.seed}: {wish.command}", err=True)
         done = perform(wish, folder, tell)
         histories = done.histories()
-    found = judge(histories, done.not_tested, done.surprises)
+    found = judge(histories, done.not_tested, done.surprises, done.late)
     if page is not None:
         report.write(found, histories, page)
     if as_json:

@@ -95,6 +95,7 @@ class EtcdEngine:
     def abandon(self) -> None:
         """This process is a fork: channels are neither used nor closed, nor cleared away, because gRPC would notice."""
         if self._started:
+            self.wire.drop()
             _abandoned.append((self.wire, self.watcher, self.shared))
             self._started = False
 

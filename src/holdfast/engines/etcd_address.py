@@ -50,6 +50,8 @@ class Address:
     key: bytes | None = field(default=None, repr=False)
     cert: bytes | None = None
     server_name: str = ""
+    cert_files: tuple[str, str] | None = None
+    """The certificate and the key again, as files: Python's own TLS reads nothing else."""
 
     def channel(self, endpoint: str) -> grpc.Channel:
         """A connection to one endpoint, made when it is first used."""
@@ -100,4 +102,5 @@ def parse_address(url: Url) -> Address:
         key,
         cert,
         url.options.get("server_name", ""),
+        None if cert is None else (url.options["cert"], url.options["key"]),
     )

@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 
-from holdfast.engines.etcd_messages import message
-from holdfast.engines.etcd_wire import TXN, Answer, Attempts, Endpoint, Request, Wire
+from holdfast.engines.etcd_http2 import CallFailed
+from holdfast.engines.etcd_wire import CLOSED, TXN, Answer, Attempts, Endpoint, Request, Wire, serialize
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import call_in_loop
@@ -24,7 +24,8 @@ AT_ONCE = 2
 MOST_PARTS = 48
 """etcd takes 128 operations in a transaction, those inside others included."""
 
-_Txn, _Op = message("TxnRequest"), message("RequestOp")
+_SUCCESS, _TXN = b"\x12", b"\x22"
+"""On the wire: an operation of a transaction, and a transaction as an operation."""
 
 
 class Part:
@@ -111,8 +112,7 @@ class EtcdAsyncioPort:
                 part.answered.set_result(answer)
 
     async def _together(self, parts: list[Part], until: float) -> list[Answer]:
-        ops = [_Op(request_txn=part.request.message) for part in parts]
-        whole = await self._attempt(Request(TXN, _Txn(success=ops)), until)
+        whole = await self._attempt(Request(TXN, b"".join(map(_operation, parts))), until)
         return [
             Answer(each.response_txn, whole.revision, whole.term, whole.repeated) for each in whole.message.responses
         ]
@@ -123,7 +123,7 @@ class EtcdAsyncioPort:
             endpoint, limit = attempts.next()
             try:
                 reply = await self._once(endpoint, request, limit)
-            except (grpc.RpcError, ValueError) as error:
+            except CallFailed as error:
                 pause = attempts.failed(error)
                 if pause:
                     await asyncio.sleep(pause)
@@ -137,18 +137,41 @@ class EtcdAsyncioPort:
         else:
             metadata = ()
         answered: asyncio.Future[Any] = self.loop.create_future()
-        call = endpoint.method(request.method).future(request.message, timeout=limit, metadata=metadata)
+        try:
+            call = endpoint.method(request.method).future(request.message, timeout=limit, metadata=metadata)
+        except ValueError as error:
+            raise CallFailed(CLOSED, "the client was closed", sent=False) from error
 
         def settle() -> None:
             if answered.done():
                 return
-            error = call.exception() if not call.cancelled() else None
-            if error is not None:
-                answered.set_exception(error)
-            elif call.cancelled():
-                answered.set_exception(ValueError("the channel was closed"))
-            else:
+            if call.cancelled():
+                answered.set_exception(CallFailed(CLOSED, "the client was closed"))
+            elif call.code() is grpc.StatusCode.OK:
                 answered.set_result(call.result())
+            else:
+                answered.set_exception(translated(call.code(), call.details() or ""))
 
         call.add_done_callback(lambda _: call_in_loop(self.loop, settle))
         return await answered
+
+
+def _length(number: int) -> bytes:
+    found = b""
+    while number >= 128:
+        found += bytes([number % 128 + 128])
+        number //= 128
+    return found + bytes([number])
+
+
+def _operation(part: Part) -> bytes:
+    """A part as it stands in the whole: put together as bytes, because building it as a message copies it twice."""
+    inside = serialize(part.request.message)
+    inside = _TXN + _length(len(inside)) + inside
+    return _SUCCESS + _length(len(inside)) + inside
+
+
+def translated(code: grpc.StatusCode, details: str) -> CallFailed:
+    """A failure as gRPC tells it. It has not been sent if there was nobody to send it to."""
+    sent = not (code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details)
+    return CallFailed(code.value[0], details or code.name, sent)

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import grpc
-
 from holdfast.core.deadline import beat_interval
 from holdfast.engines.checkup import Finding, Level
 from holdfast.engines.etcd_address import Address
+from holdfast.engines.etcd_http2 import CallFailed
 from holdfast.engines.etcd_messages import message
 from holdfast.engines.etcd_wire import (
     ALARM,
@@ -86,10 +85,9 @@ def _look(wire: Wire, number: int) -> Seen:
     endpoint = wire.endpoints[number]
     seen = Seen(endpoint.target)
     try:
-        metadata = wire.metadata(PATIENCE)
-        seen.status = endpoint.method(STATUS)(message("StatusRequest")(), timeout=2.0, metadata=metadata)
-    except grpc.RpcError as error:
-        seen.problem = str(error.details() or error.code())
+        seen.status = endpoint.exchange(STATUS, message("StatusRequest")(), wire.token(PATIENCE), 2.0)
+    except CallFailed as error:
+        seen.problem = error.details
         return seen
     _read_metrics(wire.address, seen)
     return seen

@@ -149,7 +149,7 @@ class Known:
                 entry.guess = int(events[-1].kv.key.rpartition(b"/")[2])
             self.shared.deliver(Notice(claim.session, claim.id, GRANTED))
 
-        self.watcher.watch(claim.id, key, start, hear, end=end, deletes_only=True)
+        self.watcher.watch(claim.id, key, start, hear, end=end, deletes_only=True, fresh=True)
 
     def stop_waiting(self, entry: Entry) -> None:
         """Nothing more is watched for this claim."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import grpc
 
+from holdfast.engines.etcd_http2 import CallFailed
 from holdfast.engines.etcd_messages import message
 from holdfast.engines.etcd_wire import SERVICE, WATCH, Wire, serialize
 
@@ -27,6 +28,7 @@ DELETED = 1
 """The type of an event; 0 is a write."""
 _NO_PUTS = 0
 SIGN_IN = 1.0
+MOST_SPENT = 256
 FIRST_PAUSE, LAST_PAUSE = 0.05, 1.0
 
 Hear = Callable[[Sequence[Any] | None], None]
@@ -46,13 +48,18 @@ class Watch:
     """Whether writes are of no interest."""
     with_former: bool
     """Whether what was there before is sent too."""
+    spent: bool = False
+    """Whether the one key that it was for is gone."""
+    fresh: bool = False
+    """Whether it begins when etcd hears of it: one that begins earlier is served by a loop that turns ten times a second.
+    Whoever watches is told to look again if something was written in between."""
 
     def request(self) -> Any:
         return _Request(
             create_request=_Create(
                 key=self.key,
                 range_end=self.end,
-                start_revision=self.start,
+                start_revision=0 if self.fresh else self.start,
                 filters=[_NO_PUTS] if self.deletes_only else [],
                 prev_kv=self.with_former,
                 watch_id=self.number,
@@ -72,6 +79,8 @@ class Watcher:
         self._queue: SimpleQueue[Any] | None = None
         self._call: Any = None
         self._thread: threading.Thread | None = None
+        self._spent = 0
+        """How many watches etcd still has of which nothing comes any more."""
         self._stopped = False
         self._rest = threading.Event()
 
@@ -85,12 +94,15 @@ class Watcher:
         end: bytes = b"",
         deletes_only: bool = False,
         with_former: bool = False,
+        fresh: bool = False,
     ) -> None:
         """Begin to watch, in the place of what was watched under this name before."""
         with self._lock:
             self._drop(name)
             number = self._names[name] = next(self._numbers)
-            watch = self._watches[number] = Watch(number, key, end, start, hear, deletes_only, with_former)
+            watch = self._watches[number] = Watch(
+                number, key, end, start, hear, deletes_only, with_former, False, fresh
+            )
             self._send(watch.request())
             if self._thread is None and not self._stopped:
                 self._thread = threading.Thread(target=self._run, name="holdfast-watch", daemon=True)
@@ -109,8 +121,15 @@ class Watcher:
 
     def _drop(self, name: str) -> None:
         number = self._names.pop(name, None)
-        if number is not None:
-            del self._watches[number]
+        if number is None:
+            return
+        watch = self._watches.pop(number)
+        if watch.spent:
+            # Its key is gone for good, so that nothing more comes: not worth a request, but for their number.
+            self._spent += 1
+            if self._spent > max(MOST_SPENT, 4 * len(self._watches)):
+                self.restart()
+        else:
             self._send(_Request(cancel_request=_Cancel(watch_id=number)))
 
     def _send(self, request: Any) -> None:
@@ -160,7 +179,7 @@ class Watcher:
         # Its end is no error here: the loop around it makes another one.
         # A channel of its own: threads that read from one connection wake each other for nothing.
         channel = self._wire.address.channel(endpoints[at % len(endpoints)])
-        with suppress(grpc.RpcError, ValueError):
+        with suppress(grpc.RpcError, CallFailed, ValueError):
             open_stream = channel.stream_stream(SERVICE + WATCH, serialize, _Response.FromString)
             call: Any = open_stream(iter(queue.get, None), metadata=self._wire.metadata(SIGN_IN))
             with self._lock:
@@ -169,7 +188,7 @@ class Watcher:
                     queue.put(None)
                     channel.close()
                     return False
-                self._queue, self._call = queue, call
+                self._queue, self._call, self._spent = queue, call, 0
                 for watch in self._watches.values():
                     self._send(watch.request())
             for response in call:
@@ -182,14 +201,23 @@ class Watcher:
         return came
 
     def _heard(self, response: Any) -> None:
+        events: Sequence[Any] | None = response.events
         with self._lock:
             watch = self._watches.get(response.watch_id)
-            if watch is None or response.created:
+            if watch is None:
                 return
             if response.canceled:
                 # Compacted away, or refused: what happened in between is not known.
-                watch.start = max(response.compact_revision, response.header.revision) + 1
+                watch.start, events = max(response.compact_revision, response.header.revision) + 1, None
                 self._send(watch.request())
-            elif response.events:
+            elif response.created:
+                missed = watch.fresh and response.header.revision >= watch.start
+                if watch.fresh:
+                    watch.fresh, watch.start = False, response.header.revision + 1
+                if not missed:
+                    return
+                events = None
+            elif events:
                 watch.start = response.header.revision + 1
-        watch.hear(None if response.canceled else response.events)
+                watch.spent = watch.deletes_only and not watch.end
+        watch.hear(events)

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-
 from holdfast.engines.etcd_address import Address
+from holdfast.engines.etcd_http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed, Connection
 from holdfast.engines.etcd_messages import message
 from holdfast.errors import EngineUnavailable, Outcome
 from holdfast.runtime import clock
@@ -46,6 +45,12 @@ _ANSWERS = {
 }
 SERVICE = "/etcdserverpb."
 
+CLOSED = -1
+"""Nobody's status but ours: the client was closed."""
+NOT_FOUND, FAILED_PRECONDITION, UNAUTHENTICATED, RESOURCE_EXHAUSTED = 5, 9, 16, 8
+# An invalid argument, no right to do it, a precondition, out of range, not implemented, and who we are not.
+REFUSALS = (3, 7, 9, 11, 12, 16)
+
 
 class LeaseGone(Exception):
     """The lease that something was to be written under is over."""
@@ -76,8 +81,8 @@ class Answer:
 
 
 def serialize(request: Any) -> bytes:
-    """A message as it is sent."""
-    data: bytes = request.SerializeToString()
+    """A message as it is sent, if it is not that already."""
+    data: bytes = request if type(request) is bytes else request.SerializeToString()
     return data
 
 
@@ -85,12 +90,62 @@ class Endpoint:
     """One member of the cluster."""
 
     def __init__(self, address: Address, target: str) -> None:
-        self.target = target
+        self._address, self.target = address, target
         self.channel = address.channel(target)
+        self._idle: list[Connection] = []
+        self._closed = False
         self._calls: dict[str, Any] = {}
 
+    def exchange(self, name: str, request: Any, token: str, limit: float) -> Any:
+        """Call a method and wait for its answer, on a connection that nobody else uses meanwhile."""
+        connection = self._take(limit)
+        try:
+            data = connection.call(SERVICE + name, serialize(request), token, limit)
+        except CallFailed as failure:
+            # An error that the server has told leaves the connection as it was.
+            if failure.code in (UNAVAILABLE, DEADLINE_EXCEEDED):
+                connection.close()
+            else:
+                self._give(connection)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        self._give(connection)
+        return message(_ANSWERS[name]).FromString(data)
+
+    def _take(self, limit: float) -> Connection:
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                break  # another thread was faster
+            if connection.usable:
+                return connection
+            connection.close()
+        if self._closed:
+            raise CallFailed(CLOSED, "the client was closed", sent=False)
+        return Connection(self._address, self.target, limit)
+
+    def _give(self, connection: Connection) -> None:
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        """Close the channel and every connection."""
+        self.drop()
+        self.channel.close()
+
+    def drop(self) -> None:
+        """Close every connection without a word; the channel is left alone."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
     def method(self, name: str) -> Any:
-        """What calls a method here."""
+        """What calls a method here by way of gRPC: for tasks."""
         found = self._calls.get(name)
         if found is None:
             answers = message(_ANSWERS[name]).FromString
@@ -113,19 +168,24 @@ class Wire:
         self._token: str | None = None
         self._login = threading.Lock()
 
-    def metadata(self, limit: float) -> tuple[tuple[str, str], ...]:
+    def token(self, limit: float) -> str:
         """What goes with every call: the proof of who we are, fetched when it is first needed."""
         if not self.address.user:
-            return ()
+            return ""
         with self._login:
             if self._token is None:
                 self._token = self._authenticate(limit)
-            return (("token", self._token),)
+            return self._token
+
+    def metadata(self, limit: float) -> tuple[tuple[str, str], ...]:
+        """The same as gRPC takes it."""
+        token = self.token(limit)
+        return (("token", token),) if token else ()
 
     def _authenticate(self, limit: float) -> str:
         request = message("AuthenticateRequest")(name=self.address.user, password=self.address.password)
         endpoint = self.endpoints[self.current % len(self.endpoints)]
-        token: str = endpoint.method(AUTHENTICATE)(request, timeout=limit).token
+        token: str = endpoint.exchange(AUTHENTICATE, request, "", limit).token
         return token
 
     def forget_token(self) -> None:
@@ -133,9 +193,14 @@ class Wire:
         self._token = None
 
     def close(self) -> None:
-        """Close every channel."""
+        """Close every channel and connection."""
         for endpoint in self.endpoints:
-            endpoint.channel.close()
+            endpoint.close()
+
+    def drop(self) -> None:
+        """This process is a fork: its copies of the sockets are closed, the channels are not touched."""
+        for endpoint in self.endpoints:
+            endpoint.drop()
 
 
 class Attempts:
@@ -168,31 +233,28 @@ class Attempts:
         header = reply.header
         return Answer(reply, header.revision, header.raft_term, self.unknown)
 
-    def failed(self, error: Exception) -> float:
+    def failed(self, error: CallFailed) -> float:
         """How long to wait before the next try; raises if there is none."""
-        code, details = _code(error), _details(error)
-        if code is grpc.StatusCode.NOT_FOUND and "lease" in details:
+        code, details = error.code, error.details
+        if code == NOT_FOUND and "lease" in details:
             raise LeaseGone from error
-        if code is grpc.StatusCode.FAILED_PRECONDITION and "lease already exists" in details:
+        if code == FAILED_PRECONDITION and "lease already exists" in details:
             raise LeaseExists from error
-        if code is grpc.StatusCode.UNAUTHENTICATED and not self._renewed_login:
+        if code == UNAUTHENTICATED and not self._renewed_login:
             self._renewed_login = True
             self.wire.forget_token()
             return 0.0
-        if code is None:
-            raise self.unavailable(details, "unknown") from error
-        unsent = code is grpc.StatusCode.UNAVAILABLE and "connect" in details
-        if code in _REFUSALS or (code is grpc.StatusCode.RESOURCE_EXHAUSTED and "space" in details):
+        if code in REFUSALS or (code == RESOURCE_EXHAUSTED and "space" in details):
             raise self.unavailable(details, self._outcome()) from error
-        if not unsent:
+        if error.sent:
             self.unknown = True
             if not self.request.repeats:
-                raise self.unavailable(details or str(code), "unknown") from error
+                raise self.unavailable(details, "unknown") from error
         self.at += 1
-        if clock.now() + SHORTEST_CALL / 5 >= self.until:
-            raise self.unavailable(details or str(code), self._outcome()) from error
+        if code == CLOSED or clock.now() + SHORTEST_CALL / 5 >= self.until:
+            raise self.unavailable(details, self._outcome()) from error
         went_round = (self.at - self.first) % len(self.wire.endpoints) == 0
-        return PAUSE if went_round and unsent else 0.0
+        return PAUSE if went_round and code == UNAVAILABLE else 0.0
 
     def _outcome(self) -> Outcome:
         return "unknown" if self.unknown else "not done"
@@ -200,24 +262,6 @@ class Attempts:
     def unavailable(self, problem: str, outcome: Outcome) -> EngineUnavailable:
         """What the caller is told."""
         return EngineUnavailable(self.wire.address.shown, f"etcd did not answer: {problem}", outcome)
-
-
-_REFUSALS = (
-    grpc.StatusCode.PERMISSION_DENIED,
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.UNIMPLEMENTED,
-    grpc.StatusCode.OUT_OF_RANGE,
-)
-
-
-def _code(error: Exception) -> Any:
-    return error.code() if isinstance(error, grpc.RpcError) else None
-
-
-def _details(error: Exception) -> str:
-    return str(error.details() or "") if isinstance(error, grpc.RpcError) else str(error)
 
 
 class EtcdPort:
@@ -231,10 +275,8 @@ class EtcdPort:
         while True:
             endpoint, limit = attempts.next()
             try:
-                metadata = self.wire.metadata(limit)
-                reply = endpoint.method(request.method)(request.message, timeout=limit, metadata=metadata)
-            except (grpc.RpcError, ValueError) as error:
-                # ValueError: the channel was closed under it, by whoever closed the client.
+                reply = endpoint.exchange(request.method, request.message, self.wire.token(limit), limit)
+            except CallFailed as error:
                 pause = attempts.failed(error)
                 if pause:
                     time.sleep(pause)

@@ -70,6 +70,15 @@ class MemoryTable:
             receive(notice)
         return outcome.reply
 
+    def blocking(self, engine: MemoryEngine) -> TableVerbs:
+        """Verbs for blocking callers of this table."""
+        return TableVerbs(BlockingIo(MemoryPort(self, engine)), threading.Event())
+
+    def asyncio(self, engine: MemoryEngine, loop: asyncio.AbstractEventLoop) -> TableVerbs:
+        """Verbs for tasks."""
+        io = AsyncioIo(MemoryAsyncioPort(MemoryPort(self, engine)), loop)
+        return TableVerbs(io, io.signal())
+
 
 class MemoryPort:
     """Sends commands to a table in this process."""
@@ -102,6 +111,15 @@ def table(name: str) -> MemoryTable:
         return _tables.setdefault(name, MemoryTable())
 
 
+def use_table(name: str, made: MemoryTable | None) -> None:
+    """Let clients of this name use a table that was made elsewhere, as tests do; None: forget it."""
+    with _tables_lock:
+        if made is None:
+            _tables.pop(name, None)
+        else:
+            _tables[name] = made
+
+
 class MemoryEngine:
     """The lock table in this process."""
 
@@ -118,11 +136,10 @@ class MemoryEngine:
         self.table = table(url.hosts[0] if url.hosts else "")
 
     def blocking(self) -> TableVerbs:
-        return TableVerbs(BlockingIo(MemoryPort(self.table, self)), threading.Event())
+        return self.table.blocking(self)
 
     def asyncio(self, loop: asyncio.AbstractEventLoop) -> TableVerbs:
-        io = AsyncioIo(MemoryAsyncioPort(MemoryPort(self.table, self)), loop)
-        return TableVerbs(io, io.signal())
+        return self.table.asyncio(self, loop)
 
     def simulated(self, world: World, table: MemoryTable) -> TableVerbs:
         """Verbs in virtual time, on a table that the world's clock drives."""

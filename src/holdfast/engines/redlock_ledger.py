@@ -51,6 +51,7 @@ class Ledger:
             if self._beat_began > proof:
                 return False
             self._held[claim_id] = lock
+            self._pauses.pop(claim_id, None)
             return True
 
     def holds(self, claim_id: str) -> bool:
@@ -67,11 +68,12 @@ class Ledger:
         """Whether a node may still carry out a request for it."""
         return claim_id in self._doubtful
 
-    def forget(self, claim_id: str) -> None:
-        """It is given back."""
+    def forget(self, claim_id: str, for_good: bool) -> None:
+        """It is given back: for good, or until it is tried again. A waiter's pauses grow from try to try."""
         with self._lock:
             self._held.pop(claim_id, None)
-            self._pauses.pop(claim_id, None)
+            if for_good:
+                self._pauses.pop(claim_id, None)
 
     def settle(self, claim_id: str) -> None:
         """Every node knows that it is over."""

@@ -208,7 +208,7 @@ class RedlockVerbs:
     async def _give_back(self, claim: Claim, for_good: bool, until: float) -> list[Any]:
         """Release everywhere. A majority's confirmation is enough; the rest is gone after with the heartbeats."""
         lock = self._lock(claim)
-        self._ledger.forget(claim.id)
+        self._ledger.forget(claim.id, for_good)
         stays_away = for_good and self._ledger.doubtful(claim.id)
         answers = await self._round("release", until, self._remembered(), claim.id, lock, int(stays_away))
         given = self._check_majority(answers)

@@ -168,7 +168,9 @@ async def stand_in_line(
         if not woken and until is not None and sent >= until:
             raise Missed(place)
         try:
-            standing = await (client.verbs.look if woken else client.verbs.enter)(claim, limit(client, until))
+            standing = await (
+                client.verbs.look(claim, limit(client, until)) if woken else enter_again(client, claim, until)
+            )
         except EngineUnavailable:
             # The place is kept while the session lives; its end rings, and decides. Until then, look again soon.
             if until is not None and io.now() >= until:
@@ -177,9 +179,23 @@ async def stand_in_line(
             signal.set()
             continue
         if not isinstance(standing, Place):
-            assert not isinstance(standing, Refused | WrongLimit)
             return sent, standing
         place = standing
+
+
+async def enter_again(client: Client, claim: Claim, until: float | None) -> Standing | Deadlocked:
+    """Look, and take what is free now because those before us have died. Safe to repeat while the claim lives.
+
+    Not after that: one that is not answered may arrive when the claim is over, and would bring it back.
+    """
+    try:
+        reply = await client.verbs.enter(claim, limit(client, until))
+    except BaseException as error:
+        if not isinstance(error, EngineUnavailable) or error.outcome == "unknown":
+            client.doubtful.add(claim.id)
+        raise
+    assert not isinstance(reply, Refused | WrongLimit)
+    return reply
 
 
 def keep(client: Client, session: Session, claim: Claim, reply: Granted, sent: float) -> Hold | None:

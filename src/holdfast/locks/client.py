@@ -70,6 +70,8 @@ class Client:
         """Claims that stand in line."""
         self.errands: list[Errand] = []
         """What the keeper does now and then for the fronts of this client."""
+        self.doubtful: set[str] = set()
+        """Claims of which an `enter` was never answered: it may still arrive, after whatever is done to end them."""
         self._starting = threading.Lock()
 
     def __str__(self) -> str:
@@ -149,6 +151,7 @@ class Client:
         """Make sure that a claim is gone; False if that could not be confirmed `by` then (the keeper goes on)."""
         if self.closed or self.keeper is None:
             return True  # the session is over, and the claim with it
+        unanswered = unanswered or claim.id in self.doubtful
         try:
             await self.verbs.leave(claim, unanswered, min(by, self.io.now() + GRACE))
         except EngineUnavailable:
@@ -157,6 +160,7 @@ class Client:
         except BaseException:
             self.keeper.withdraw(claim, unanswered)
             raise
+        self.doubtful.discard(claim.id)
         return True
 
     async def withdraw_late(self, owner: str, name: str, by: float) -> None:

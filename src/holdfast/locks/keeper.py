@@ -84,7 +84,7 @@ class Keeper:
 
     def withdraw(self, claim: Claim, unanswered: bool) -> None:
         """Withdraw a claim, for as long as it takes: until it is confirmed or the session has ended."""
-        self.withdrawals.append(Withdrawal(claim, unanswered))
+        self.withdrawals.append(Withdrawal(claim, unanswered or claim.id in self.client.doubtful))
         self.verbs.bell.set()
 
     def add_errand(self, errand: Errand) -> None:
@@ -164,6 +164,11 @@ class Keeper:
         session = self.client.session
         if session is None or session.over is not None:
             raise self.failure or EngineUnavailable(str(self.client), "the session ended as it was opened", "not done")
+        if self.client.closed:
+            # It was closed while this was being opened, and nobody else would end it.
+            session.end("the client was closed")
+            await self.verbs.close_session(session.id, self.before_beat())
+            raise EngineUnavailable(str(self.client), "the client was closed", "not done")
         return session
 
     async def keep_alive(self) -> None:
@@ -270,7 +275,7 @@ class Keeper:
         hold = session.holds.get(claim_id)
         if hold is None:
             return
-        late = Withdrawal(hold.claim, unanswered=False, due=NEVER)
+        late = Withdrawal(hold.claim, unanswered=claim_id in self.client.doubtful, due=NEVER)
         self.withdrawals.append(late)
         session.drop(hold)
 
@@ -286,6 +291,7 @@ class Keeper:
     def end(self, session: Session, reason: str) -> None:
         """The session is over, and everything that was held under it is lost."""
         self._beat_at = self._sweep_at = NEVER
+        self.client.doubtful.clear()
         holds = session.end(reason)
         for hold in holds:
             hold.lose(reason)
@@ -307,6 +313,7 @@ class Keeper:
                     withdrawal.due = self.io.now() + next(withdrawal.pauses)
                 else:
                     self.withdrawals.remove(withdrawal)
+                    self.client.doubtful.discard(withdrawal.claim.id)
             else:
                 self.withdrawals.remove(withdrawal)  # the session has ended, and the claim with it
             await self.keep_alive()

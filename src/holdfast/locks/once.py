@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
-from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, RecordedFailure
+from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, RecordedFailure, StaleToken
 from holdfast.locks.acquire import acquire
 from holdfast.locks.cell import CellFront, Pauses, decode, encode
 from holdfast.locks.client import Client
@@ -108,9 +108,14 @@ class OnceFront:
                 left = None if until is None else max(0.0, until - io.now())
                 hold = await acquire(self.client, self.spec, left, taken)
                 record, version = await self.look()
-                # A mark with a higher token: this hold was lost before it could look, and somebody else works.
-                if not record.done and record.by < hold.token:
+                if record.done:
+                    break
+                if record.by < hold.token:
                     record = await self.take_turn(hold, version, work, under, kept_for)
+                elif hold.valid:
+                    # Nobody can have a higher token while this one is held: the engine's tokens went back.
+                    raise StaleToken(self.spec.name, hold.token, record.by)
+                # Otherwise it was lost before it could look, and somebody else works: stand in line again.
             finally:
                 await io.shielded(let_go(self.client, taken))
         return record.outcome(self.spec.name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from holdfast.core.table.commands import Done
 from holdfast.errors import LockLost, NotHeld
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
-from holdfast.model import Gone
+from holdfast.model import Claim, Gone
 
 
 async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
@@ -21,7 +22,7 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
             raise LockLost(hold.claim.name, hold.token, hold.reason)
         if not last:
             return
-        reply = await client.io.shielded(client.verbs.release(hold.claim, min(by, client.until())))
+        reply = await client.io.shielded(give_back(client, hold.claim, min(by, client.until())))
     except (LockLost, NotHeld):
         raise
     except BaseException:
@@ -38,6 +39,15 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
         hold.lose(reply.reason)
         hold.released = True
         raise LockLost(hold.claim.name, hold.token, reply.reason)
+
+
+async def give_back(client: Client, claim: Claim, until: float) -> Done | Gone:
+    """Release a claim at the engine. An `enter` of it that may still be on its way has to find that it is over."""
+    reply = await client.verbs.release(claim, until)
+    if claim.id in client.doubtful:
+        await client.verbs.leave(claim, True, until)
+        client.doubtful.discard(claim.id)
+    return reply
 
 
 async def release_quietly(client: Client, hold: Hold) -> None:

@@ -97,8 +97,8 @@ class Machine:
         return self._started + (at - self._started) * self.rate
 
     def moment(self, shown: float) -> float:
-        """The moment of the world at which its clock shows this."""
-        return shown if self.rate == 1.0 else self._started + (shown - self._started) / self.rate
+        """The moment of the world at which its clock shows this, or just after it: rounding must not wake it early."""
+        return shown if self.rate == 1.0 else self._started + (shown - self._started) / self.rate + 1e-9
 
     def stop(self) -> None:
         """Nothing runs here until it goes on."""
@@ -115,9 +115,13 @@ class Machine:
                 self.world.wake(due)
 
     def die(self) -> None:
-        """Nothing ever runs here again."""
+        """Nothing runs here any more, unless it is started again."""
         self.dead = True
         self._backlog = []
+
+    def start(self) -> None:
+        """Run again after a death; what was under way before it is gone."""
+        self.dead = self.asleep = False
 
     def put_off(self, due: Task | Callable[[], None], turn: int) -> None:
         """Keep what came while it is stopped; it is lost if the machine is dead."""

@@ -141,11 +141,10 @@ class Actor:
         return True
 
     def check(self, held: Held) -> bool:
-        """Look whether the grant is good. What counts is the start: a pause may come after the look."""
-        call = self.recorder.begin("check", **held.facts)
-        deadline = held.deadline - self.shift
+        """Look whether the grant is good. What counts is the moment before: a pause may come after the look."""
+        before, deadline = self.recorder.now(), held.deadline - self.shift
         valid = bool(held.grant.valid)
-        self.recorder.end(call, "ok" if valid else "failed", deadline=deadline)
+        self.recorder.moment("check", "ok" if valid else "failed", at=before, **held.facts, deadline=deadline)
         return valid
 
     async def hold(self, held: Held, seconds: float) -> bool:

@@ -24,6 +24,8 @@ class Violation:
     """As few as prove it, in the order of their start."""
     at: float
     """The moment at which it was broken."""
+    given: str = ""
+    """The claim that the proof rests on: where that one may be broken, this shows nothing."""
 
     @property
     def weight(self) -> tuple[int, float]:
@@ -67,22 +69,21 @@ def found(
     return Finding(claim, "kept", checked) if checked else Finding(claim, "not tested", why=why)
 
 
-def violation(claim: str, summary: str, records: Iterable[Record | None], at: float) -> Violation:
+def violation(claim: str, summary: str, records: Iterable[Record | None], at: float, given: str = "") -> Violation:
     """A violation, its records sorted and each told once."""
     known: dict[int, Record] = {id(record): record for record in records if record is not None}
-    return Violation(claim, summary, tuple(sorted(known.values(), key=_start)), at)
+    return Violation(claim, summary, tuple(sorted(known.values(), key=_start)), at, given)
 
 
 def around(history: History, processes: Iterable[str], start: float, end: float) -> list[Fault]:
     """The faults of these processes in this time: what may have led to it. Server faults are everybody's."""
     own = set(processes)
-    everyone = {call.process for call in history.calls}
     return [
         fault
         for fault in history.faults
         if fault.start <= end
         and (fault.end is None or fault.end >= start)
-        and (fault.target in own or fault.target not in everyone)
+        and (fault.target in own or fault.target not in history.processes)
     ]
 
 

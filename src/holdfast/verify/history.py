@@ -259,6 +259,11 @@ class History:
     calls: tuple[Call, ...] = ()
     faults: tuple[Fault, ...] = ()
     notes: tuple[Note, ...] = ()
+    processes: frozenset[str] = field(init=False, compare=False, repr=False)
+    """Who made calls; whatever else a fault names is a server."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "processes", frozenset(call.process for call in self.calls))
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> History:

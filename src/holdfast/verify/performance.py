@@ -25,6 +25,8 @@ class Performance:
     """How often each fault struck."""
     not_tested: dict[str, str] = field(default_factory=dict)
     """Faults and workloads that were left out, and why."""
+    late: list[str] = field(default_factory=list)
+    """Clients that had not come through in time after healing, and were ended."""
     surprises: list[str] = field(default_factory=list)
     """What no workload expects: a crash of a client, an error of an unknown kind."""
 

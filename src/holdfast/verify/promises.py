@@ -95,12 +95,11 @@ CLAIMS: dict[str, Claim] = {
 
 def struck(history: History, before: float = float("inf")) -> frozenset[str]:
     """The names of the faults that really struck, as the command line calls them, up to a moment."""
-    clients = {call.process for call in history.calls}
     names = set()
     for fault in history.faults:
         if fault.start > before:
             continue
-        name = str(fault.details.get("fault") or _name(fault, clients))
+        name = str(fault.details.get("fault") or _name(fault, history.processes))
         names.add(name)
         if fault.details.get("leader"):
             names.add(name.replace("-server", "-leader"))

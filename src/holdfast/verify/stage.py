@@ -155,11 +155,10 @@ class Stage:
                 break
             time.sleep(0.02)
         for member in crew.members:
-            if not member.done.is_set():
-                state = "was still at work" if member.running else "had ended"
-                self.done.surprises.append(
-                    f"{member} {state} {self.order.within:g} s after healing: {tail(member.log)}"
-                )
+            if not member.done.is_set() and member.running:
+                self.done.late.append(member.name)
+            elif not member.done.is_set():
+                self.done.surprises.append(f"{member} had ended: {tail(member.log)}")
             elif member.surprises:
                 self.done.surprises.append(f"{member}: {tail(member.log)}")
 

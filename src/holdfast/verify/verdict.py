@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from holdfast.verify.checkers import updates
 from holdfast.verify.declared import Declared, compare
-from holdfast.verify.finding import Finding, State, Violation, story
+from holdfast.verify.finding import Finding, State, Violation, found, story
 from holdfast.verify.history import History, Run
 from holdfast.verify.promises import CLAIMS, Claim, struck
 
@@ -88,6 +88,8 @@ class Verdict:
     """Faults and workloads that could not be run, and why."""
     surprises: tuple[str, ...] = ()
     """What no workload expects: a client that crashed, an error of an unknown kind."""
+    late: tuple[str, ...] = ()
+    """Clients that had not come through in time, although nothing stood still."""
 
     @property
     def result(self) -> Result:
@@ -97,7 +99,8 @@ class Verdict:
         if any(row.bad for row in self.rows) or self.surprises:
             return "broken"
         states = {row.state for row in self.rows if row.promised}
-        if "not decided" in states:
+        # Without fairness anybody may starve; with it, the machine was too slow, or something is wrong.
+        if "not decided" in states or (self.late and self.run.guarantees.get("fair")):
             return "not decided"
         return "kept" if "kept" in states else "not tested"
 
@@ -128,6 +131,7 @@ class Verdict:
             ],
             "left_out": dict(self.left_out),
             "surprises": list(self.surprises),
+            "late": list(self.late),
         }
 
 
@@ -148,7 +152,10 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def judge(
-    histories: Iterable[History], left_out: Mapping[str, str] | None = None, surprises: Sequence[str] = ()
+    histories: Iterable[History],
+    left_out: Mapping[str, str] | None = None,
+    surprises: Sequence[str] = (),
+    late: Sequence[str] = (),
 ) -> Verdict:
     """Judge the runs of one target together. Those that are controls are judged as such, and only so."""
     runs = [history.own() for history in histories]
@@ -161,17 +168,17 @@ def judge(
     # What may break under these faults says nothing about the guarantee behind it, unless it held all the same.
     telling = {row.claim: row.state for row in rows if row.promised or row.state == "kept"}
     declared = compare(run.guarantees, telling, faults)
-    return Verdict(run, rows, declared, controls, tuple(sorted(faults)), left_out or {}, tuple(surprises))
+    return Verdict(run, rows, declared, controls, tuple(sorted(faults)), left_out or {}, tuple(surprises), tuple(late))
 
 
 def _judge_claim(name: str, histories: Sequence[History]) -> Row:
     """One claim over all runs: the worst that was found where it was promised, else the worst at all."""
     claim = CLAIMS[name]
-    found = [_weighed(claim, claim.check(history), history) for history in histories]
-    tested = [each for each in found if each.finding.state != "not tested"]
+    every = [_weighed(claim, claim.check(history), history) for history in histories]
+    tested = [each for each in every if each.finding.state != "not tested"]
     if not tested:
-        doubt = next((each.doubt for each in found if each.doubt), "")
-        why = next((each.finding.why for each in found), "no run was for it")
+        doubt = next((each.doubt for each in every if each.doubt), "")
+        why = next((each.finding.why for each in every), "no run was for it")
         return Row(name, claim.sentence, "not tested", not doubt, doubt or why)
     worst = min(tested, key=lambda each: each.rank)
     return Row(
@@ -208,6 +215,7 @@ class _Weighed:
 def _weighed(claim: Claim, finding: Finding, history: History) -> _Weighed:
     """A violation is excused only by what had struck before it, and one without an excuse is enough."""
     guarantees = history.run.guarantees
+    finding = _without_the_unproved(finding, history)
     if not finding.violations:
         return _Weighed(finding, history, claim.doubt(guarantees, struck(history)))
     every = [
@@ -215,6 +223,19 @@ def _weighed(claim: Claim, finding: Finding, history: History) -> _Weighed:
         for each in finding.violations
     ]
     return min(every, key=lambda each: each.rank)
+
+
+def _without_the_unproved(finding: Finding, history: History) -> Finding:
+    """Leave out violations whose proof rests on a claim that may have been broken at that moment."""
+    guarantees = history.run.guarantees
+    proved = [
+        each
+        for each in finding.violations
+        if not each.given or not CLAIMS[each.given].doubt(guarantees, struck(history, each.at))
+    ]
+    if len(proved) == len(finding.violations):
+        return finding
+    return found(finding.claim, finding.checked, proved)
 
 
 def _control(history: History) -> Control:
@@ -249,6 +270,8 @@ def rely(verdict: Verdict) -> str:
     ]
     if verdict.surprises:
         parts.append(f"A client failed in a way that the API does not know ({_times(len(verdict.surprises))}).")
+    if verdict.late:
+        parts.append(f"{_listed(verdict.late)} had not come through in time: give it more ttl, or fewer clients.")
     if open_:
         parts.append(f"Nothing is known of {_listed([row.claim for row in open_])}.")
     if any(row.promised and row.state == "kept" for row in verdict.rows) and not broken:

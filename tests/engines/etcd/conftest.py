@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast.verify.proxy import Proxy
-from tests.servers.etcd import EtcdServer, newer_etcd
+from holdfast.verify.servers.etcd import EtcdServer, newer_etcd
 
 _numbers = itertools.count(1)
 

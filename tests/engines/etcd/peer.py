@@ -8,7 +8,7 @@ import grpc
 
 from holdfast.engines.etcd_messages import message
 from holdfast.engines.etcd_wire import serialize
-from tests.servers.etcd import EtcdServer
+from holdfast.verify.servers.etcd import EtcdServer
 
 
 class V3Lock:

@@ -13,7 +13,7 @@ from holdfast.cli.doctor import doctor
 from holdfast.core import urls
 from holdfast.engines.checkup import Finding
 from holdfast.engines.etcd import EtcdEngine
-from tests.servers.etcd import EtcdCluster, EtcdServer
+from holdfast.verify.servers.etcd import EtcdCluster, EtcdServer
 
 
 def found(url: str) -> dict[str, Finding]:

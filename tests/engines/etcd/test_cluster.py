@@ -12,9 +12,9 @@ import pytest
 
 import holdfast
 from holdfast import HoldfastError, aio
+from holdfast.verify.network import Network
 from holdfast.verify.proxy import Proxy
-from tests.faults.networks import Network
-from tests.servers.etcd import EtcdCluster, EtcdServer
+from holdfast.verify.servers.etcd import EtcdCluster, EtcdServer
 from tests.servers.process import wait_until
 
 TTL = 3.0
@@ -160,15 +160,12 @@ class Apart:
 
 @pytest.fixture
 def apart() -> Iterator[Apart]:
-    with Network(3) as network:
-        cluster = EtcdCluster()
-        for member, address in zip(cluster.members, network.addresses, strict=True):
-            member.host, member.within = address, network.within(address)
-        with cluster:
-            proxies = [Proxy(member.host, member.port) for member in cluster.members]
-            yield Apart(network, cluster, proxies)
-            for proxy in proxies:
-                proxy.close()
+    cluster = EtcdCluster()
+    with Network(cluster.members) as network, cluster:
+        proxies = [Proxy(member.host, member.port) for member in cluster.members]
+        yield Apart(network, cluster, proxies)
+        for proxy in proxies:
+            proxy.close()
 
 
 def background(work: Any) -> tuple[threading.Thread, list[Any]]:
@@ -195,7 +192,7 @@ def test_a_minority_grants_nothing_and_the_majority_goes_on(apart: Apart, who: s
     with holdfast.connect(apart.url(alone), ttl=TTL, app="minority") as cut_off:
         with holdfast.connect(apart.url(*others), ttl=TTL, app="majority") as rival:
             held = cut_off.lock("k").acquire()
-            apart.network.cut(members[alone].host, [members[number].host for number in others])
+            apart.network.cut_off([members[alone]])
             waiting, outcome = background(lambda: rival.lock("k").acquire(wait=40.0))
             waiting.join(45.0)
             theirs = outcome[0]

@@ -9,9 +9,9 @@ import pytest
 
 import holdfast
 from holdfast.verify.proxy import Proxy
+from holdfast.verify.servers.etcd import EtcdServer
 from tests.engines.etcd.conftest import Connect
 from tests.engines.etcd.peer import V3Lock
-from tests.servers.etcd import EtcdServer
 from tests.servers.process import wait_until
 
 

@@ -18,9 +18,9 @@ from holdfast.engines.etcd_wire import LEASE_KEEP_ALIVE, RANGE, serialize
 from holdfast.locks.tokens import raise_tokens
 from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.runtime.blocking import run
+from holdfast.verify.servers.etcd import EtcdServer
 from tests.engines.etcd.conftest import Connect
 from tests.engines.etcd.peer import V3Lock
-from tests.servers.etcd import EtcdServer
 from tests.servers.process import wait_until
 
 BEAT = (LEASE_KEEP_ALIVE, RANGE)

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest, aio
-from tests.servers.etcd import EtcdServer
+from holdfast.verify.servers.etcd import EtcdServer
 from tests.servers.process import find
 
 

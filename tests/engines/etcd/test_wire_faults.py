@@ -10,8 +10,8 @@ import pytest
 import holdfast
 from holdfast import EngineUnavailable, HoldfastError, LockLost
 from holdfast.verify.proxy import Proxy
+from holdfast.verify.servers.etcd import EtcdServer
 from tests.engines.etcd.conftest import Connect
-from tests.servers.etcd import EtcdServer
 from tests.servers.process import wait_until
 
 

@@ -1,4 +1,4 @@
-"""A real Redis, and a proxy in front of it that makes the network go wrong."""
+"""A real Redis."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis as redis_py
 
-from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES
@@ -51,17 +50,6 @@ def redis(shared_server: RedisServer, database: int) -> Iterator[redis_py.Redis]
         yield client
 
 
-@pytest.fixture
-def proxy(shared_server: RedisServer) -> Iterator[Proxy]:
-    with Proxy("127.0.0.1", shared_server.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def proxied_url(proxy: Proxy, database: int) -> str:
-    return f"redis://127.0.0.1:{proxy.port}/{database}"
-
-
 @pytest.fixture(params=APIS, ids=lambda api: api.name)
 def api(request: pytest.FixtureRequest) -> Api:
     found: Api = request.param
@@ -73,15 +61,6 @@ async def stage(api: Api, url: str) -> AsyncIterator[Stage]:
     """Clients with nothing between them and the server."""
     stage = Stage(SUBJECT, api, url)
     yield stage
-    await stage.end()
-
-
-@pytest.fixture
-async def far_stage(api: Api, proxied_url: str, proxy: Proxy) -> AsyncIterator[Stage]:
-    """Clients behind the proxy."""
-    stage = Stage(SUBJECT, api, proxied_url)
-    yield stage
-    proxy.heal()
     await stage.end()
 
 

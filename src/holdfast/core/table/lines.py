@@ -30,6 +30,7 @@ DONE = Done()
 
 UNKNOWN_CLAIM = "the engine does not know it"
 OVERHELD = "it was held longer than max_hold"
+RELEASED_BEFORE = "it was released before"
 
 
 def granted(step: Step, row: Row) -> Granted:
@@ -137,7 +138,7 @@ def release(step: Step, command: Release) -> Asking[Done | Gone]:
     if not step.alive(session):
         return Gone("its session ran out")
     if row is None or row.token is None:
-        return Gone("it was released before" if row is None else "it was never granted")
+        return Gone(RELEASED_BEFORE if row is None else "it was never granted")
     if row.dies_at is not None and row.dies_at <= step.now:
         yield from depart(step, row, waiting)
         return Gone(OVERHELD)

@@ -1,10 +1,10 @@
 """A grant's token is larger than that of every earlier grant that conflicts with it.
 
-Which of two was granted first is told by the order in which their acquires were answered: the
-second could be granted only after the first had ended, and a grant that was over before its
-answer was read is left out. Where both were held together, which is for the checker of exclusion,
-their answers tell nothing, unless the second asked after the first had its answer. What was not
-answered has no token that anybody could have used.
+Which of two was granted first is told by the order in which their acquires were answered: if
+exclusion holds, the second could be granted only after the first had ended. A grant that was over
+before its answer was read is left out. Where both were held together, which is for the checker of
+exclusion, their answers tell nothing, unless the second asked after the first had its answer. What
+was not answered has no token that anybody could have used.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from holdfast.verify.checkers import exclusion
 from holdfast.verify.checkers.exclusion import conflict
 from holdfast.verify.finding import Finding, Violation, around, found, violation
 from holdfast.verify.history import GRANTING, Call, History
@@ -82,4 +83,7 @@ def _told(history: History, first: Call, second: Call, over: Mapping[str, Hold])
     end = second.end if second.end is not None else second.start
     faults = around(history, (first.process, second.process), first.start, end)
     ended = over[first.id].ended_by if first.id in over else None
-    return violation(CLAIM, summary, [first, second, ended, *faults], end)
+    # Who asked after the first was answered came after it, whatever else is true.
+    plain = second.token == first.token or (first.end or 0.0) < second.start
+    given = "" if plain else exclusion.CLAIM
+    return violation(CLAIM, summary, [first, second, ended, *faults], end, given)

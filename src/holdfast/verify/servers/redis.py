@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from holdfast.verify.servers.process import Server, find, free_port, wait_until
 
@@ -34,10 +36,11 @@ class RedisServer(Server):
     def is_ready(self) -> bool:
         if not super().is_ready():
             return False
-        with redis.Redis(self.host, self.port) as client:
+        # One try and a short one: redis-py's own would be a minute on a server that is stopped.
+        with redis.Redis(self.host, self.port, socket_timeout=2.0, retry=Retry(NoBackoff(), 0)) as client:
             try:
                 client.ping()
-            except redis.ConnectionError:
+            except (redis.ConnectionError, redis.TimeoutError):
                 return False
             if self._cluster:
                 if self._told(client, "cluster_slots_assigned") == "0":

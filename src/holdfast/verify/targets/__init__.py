@@ -13,7 +13,9 @@ TARGETS = {
     "redis": "holdfast.verify.targets.redis:RedisTarget",
     "redis-sentinel": "holdfast.verify.targets.redis_sentinel:SentinelTarget",
     "redlock": "holdfast.verify.targets.redlock:RedlockTarget",
+    "zookeeper": "holdfast.verify.targets.zookeeper:ZooKeeperTarget",
     "postgresql": "holdfast.verify.targets.postgresql:PostgresTarget",
+    "etcd": "holdfast.verify.targets.etcd:EtcdTarget",
 }
 """Name -> where it is. A module is imported when its target is asked for."""
 

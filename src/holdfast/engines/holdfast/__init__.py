@@ -1,0 +1,1 @@
+"""`holdfast://`: the client's side of the lock server."""

@@ -1,0 +1,60 @@
+"""What all connections of one client share: the way to the server, the session and its secret, pushed grants."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from typing import Any
+
+from holdfast.core.table.commands import GONE, GRANTED, LETTER, MISSED, Notice
+from holdfast.engines.engine import Deliver
+from holdfast.engines.holdfast import words
+from holdfast.engines.holdfast.route import Route
+from holdfast.model import Granted
+
+
+class Desk:
+    """One client's papers."""
+
+    uniform = staticmethod(random.uniform)
+
+    def __init__(self, address: str, route: Route, deliver: Deliver) -> None:
+        self.address, self.route, self._deliver = address, route, deliver
+        self.session: str | None = None
+        self._secret = ""
+        self.handed: dict[str, Granted] = {}
+        """Grants that a push brought, until whoever waits takes them."""
+
+    def secret(self, session: str) -> str:
+        """The secret of a session that is opened now, or once more."""
+        if session != self.session:
+            self.handed = {}
+            self._secret = secrets.token_urlsafe(24)
+            self.session = session
+        return self._secret
+
+    def known_secret(self, session: str) -> str | None:
+        return self._secret if session == self.session else None
+
+    def hear(self, push: list[Any]) -> None:
+        """Hand a push on, in whatever thread it was read."""
+        what, subject = push[0], push[1]
+        if what == b"hf.granted":
+            claim, grant = subject.decode(), words.granted(push[2:])
+            if grant.hold_left is None:
+                self.handed[claim] = grant
+            self._deliver(Notice(self.session or "", claim, GRANTED))
+        elif what == b"hf.gone":
+            # Whoever waits looks; whoever holds learns the reason with the next heartbeat.
+            claim = subject.decode()
+            self.handed.pop(claim, None)
+            self._deliver(Notice(self.session or "", claim, GRANTED))
+            self._deliver(Notice(self.session or "", claim, GONE))
+        elif what == b"hf.letter":
+            self._deliver(Notice(subject.decode(), push[2].decode(), LETTER))
+        elif what == b"hf.over":
+            self.missed()
+
+    def missed(self) -> None:
+        """Pushes may have got lost, or the session: everybody looks by himself."""
+        self._deliver(Notice(self.session or "", "", MISSED))

@@ -1,0 +1,199 @@
+"""Carries commands to whichever server leads, for the session that they belong to.
+
+Written once: the wire under it blocks or awaits.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from hiredis import ReplyError
+
+from holdfast.core.backoff import full_jitter
+from holdfast.core.table import commands as cmd
+from holdfast.engines.holdfast import words
+from holdfast.engines.holdfast.desk import Desk
+from holdfast.engines.holdfast.route import TurnedAway
+from holdfast.engines.resp import Address, Lost, parse_address
+from holdfast.errors import EngineUnavailable, InvalidRequest
+from holdfast.runtime import clock
+
+TRY_FOR = 1.0
+"""How long one of several servers is tried before the next one is."""
+FIRST_PAUSE, LAST_PAUSE = 0.01, 0.2
+OVER = [b"over"]
+CLOSED = "the client was closed"
+
+
+class Link(Protocol):
+    """A connection that is logged in."""
+
+    address: Address
+    problem: str | None
+    session: str | None
+
+    def end(self, problem: str) -> None: ...
+
+
+class Wire(Protocol):
+    """What makes connections and speaks over them."""
+
+    async def open(self, address: Address, until: float) -> Link: ...
+
+    async def call(self, link: Any, packed: bytes, until: float) -> Any: ...
+
+    async def pause(self, seconds: float) -> None: ...
+
+    def lock(self) -> AbstractAsyncContextManager[object]: ...
+
+
+class Port:
+    """One connection at a time, made when it is needed, and made again when it is lost."""
+
+    def __init__(self, desk: Desk, wire: Wire, role: tuple[str, ...]) -> None:
+        self.desk, self.wire, self.role = desk, wire, role
+        self.link: Link | None = None
+        self._closed = False
+        self._connecting = wire.lock()
+
+    async def call(self, command: cmd.Command, until: float) -> Any:
+        """The reply; EngineUnavailable says whether the command may have been carried out."""
+        desk = self.desk
+        if type(command) is cmd.Sweep:
+            return cmd.Done()  # the server clears away the dead by itself
+        if type(command) is cmd.Look:
+            handed = desk.handed.pop(command.claim.id, None)
+            if handed is not None:
+                # It lives no longer than our own last heartbeat, and the session's deadline counts from that:
+                # there is nothing to confirm.
+                return handed
+        if isinstance(command, cmd.Open):
+            request = words.opening(command, desk.secret(command.session.id), self.role)
+        else:
+            request = words.encode(command)
+        reply, repeated = await self._carry(request, until)
+        found = request.decode(reply)
+        if repeated and request.released and words.was_done_before(found):
+            found = cmd.Done()
+        if isinstance(command, cmd.Open) and isinstance(found, cmd.Opened) and self.link is not None:
+            self.link.session = command.session.id
+        elif isinstance(command, cmd.Release | cmd.Leave):
+            desk.handed.pop(command.claim.id, None)
+        return found
+
+    async def _carry(self, request: words.Request, until: float) -> tuple[Any, bool]:
+        """The reply, and whether the command was sent more than once. Goes on trying while it may and there is time."""
+        repeated = False
+        pauses = full_jitter(FIRST_PAUSE, LAST_PAUSE, self.desk.uniform)
+        while True:
+            link: Link | None = None
+            try:
+                link = await self._connected(until)
+                if link.session != request.session and not await self._attach(link, request.session, until):
+                    return OVER, repeated
+                reply = await self.wire.call(link, request.packed, until)
+            except TurnedAway as away:
+                raise self._unavailable(away.problem, repeated) from away
+            except Lost as lost:
+                if link is not None and lost.sent:
+                    if lost.silent or not request.repeats:
+                        raise self._unavailable(lost.problem, True) from lost
+                    # The claim id makes a repeat safe: it finds what the first try has done.
+                    repeated = True
+                problem: BaseException = lost
+            else:
+                if not isinstance(reply, ReplyError):
+                    return reply, repeated
+                problem = self._understand(link, reply, repeated)
+            pause = next(pauses)
+            if clock.now() + pause >= until:
+                raise self._unavailable(str(problem), repeated) from problem
+            await self.wire.pause(pause)
+
+    def _understand(self, link: Link, error: ReplyError, repeated: bool) -> BaseException:
+        """What an error reply asks us to do before we try again; raises if trying again is of no use."""
+        word, _, rest = str(error).partition(" ")
+        if word == "NOTLEADER":
+            if rest:
+                self.desk.route.moved(parse_address(rest.split()[0], 0))
+            else:
+                self.desk.route.failed(link.address)
+            link.end("another server leads")
+        elif word == "HFSTOPPING":
+            self.desk.route.failed(link.address)
+            link.end("the server stops")
+        elif word == "HFDETACHED":
+            link.session = None
+        elif word == "HFINVALID" and not repeated:
+            raise InvalidRequest("request", "", rest)
+        else:
+            raise self._unavailable(str(error), repeated)
+        return error
+
+    def _unavailable(self, problem: str, sent: bool) -> EngineUnavailable:
+        return EngineUnavailable(self.desk.address, problem, "unknown" if sent else "not done")
+
+    async def _connected(self, until: float) -> Link:
+        """The connection, made by one for all that want it."""
+        link = self.link
+        if link is not None and link.problem is None:
+            return link
+        if self._closed:
+            raise TurnedAway(CLOSED)
+        async with self._connecting:
+            if self.link is not None and self.link.problem is None:
+                return self.link
+            problems: list[str] = []
+            for address in self.desk.route.addresses:
+                try:
+                    link = await self.wire.open(address, min(until, clock.now() + TRY_FOR))
+                except TurnedAway:
+                    raise
+                except Lost as lost:
+                    problems.append(lost.problem)
+                    self.desk.route.failed(address)
+                else:
+                    self.link = link
+                    if self._closed:
+                        # Meanwhile: whoever closed did not see this one.
+                        link.end(CLOSED)
+                        raise TurnedAway(CLOSED)
+                    return link
+            raise Lost("; ".join(dict.fromkeys(problems)), sent=False)
+
+    async def _attach(self, link: Link, session: str | None, until: float) -> bool:
+        """Speak for a session over this connection; False if there is no such session any more."""
+        if session is None:
+            return True  # it is a request of nobody's
+        async with self._connecting:
+            if link.session == session:
+                return True
+            secret = self.desk.known_secret(session)
+            if secret is None:
+                return False
+            try:
+                reply = await self.wire.call(link, words.resuming(session, secret, self.role), until)
+            except Lost as lost:
+                # It changes nothing, so nothing was done yet.
+                raise Lost(lost.problem, sent=False, silent=lost.silent) from lost
+            if isinstance(reply, ReplyError):
+                link.end(str(reply))
+                raise Lost(str(reply), sent=False)
+            if reply[0] == b"over":
+                return False
+            link.session = session
+            return True
+
+    async def resume(self, until: float) -> bool:
+        """Be connected and speak for the session, so that pushes come; False if there is none."""
+        session = self.desk.session
+        if session is None:
+            return False
+        link = await self._connected(until)
+        return link.session == session or await self._attach(link, session, until)
+
+    def close(self) -> None:
+        self._closed = True
+        if self.link is not None:
+            self.link.end(CLOSED)

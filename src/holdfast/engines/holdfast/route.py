@@ -1,0 +1,80 @@
+"""Where the lock server is, how to log in there, and whether it is what the URL promises."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from typing import Any
+
+from hiredis import ReplyError
+
+from holdfast.core.urls import Url
+from holdfast.engines.holdfast.words import told
+from holdfast.engines.redis_route import make_tls
+from holdfast.engines.resp import Address, Lost, parse_address
+from holdfast.errors import InvalidRequest
+
+PORT = 7420
+PROTO = 1
+OPTIONS = frozenset({"ca", "cert", "key", "verify", "tls", "durable"})
+
+
+class TurnedAway(Lost):
+    """The server does not want us, or is not what the URL promises: there is no use in trying again."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem, sent=False)
+
+
+@dataclass
+class Route:
+    """The servers, the one that leads first. Shared by threads: what it remembers is replaced, never changed."""
+
+    addresses: tuple[Address, ...]
+    user: str = ""
+    password: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = None
+    durable: bool = True
+    """Whether the server has to keep on disk what it answers."""
+
+    @property
+    def replicated(self) -> bool:
+        """Several servers are one only if they share their state."""
+        return len(self.addresses) > 1
+
+    def moved(self, address: Address) -> None:
+        """That one leads: it is asked first from now on."""
+        self.addresses = (address, *(other for other in self.addresses if other != address))
+
+    def failed(self, address: Address) -> None:
+        """Ask the others first."""
+        if len(self.addresses) > 1 and self.addresses[0] == address:
+            self.addresses = (*self.addresses[1:], address)
+
+    def greetings(self) -> list[bytes]:
+        """What a new connection says first."""
+        login = ("AUTH", self.user or "default", self.password) if self.password else ()
+        return [told("HELLO", 3, *login), told("HF.HELLO", f"proto={PROTO}")]
+
+    def check(self, replies: list[Any]) -> None:
+        """Raise unless these answers to the greetings are those of a server that we can use."""
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                raise TurnedAway(str(reply))
+        server = replies[-1]
+        if self.durable and not server[b"durable"]:
+            raise TurnedAway("the server keeps nothing on disk; if that is meant, say so: ?durable=0")
+        if self.replicated and not server[b"replicated"]:
+            raise TurnedAway("the URL names several servers, but this one is not replicated: name one")
+
+
+def make_route(url: Url) -> Route:
+    """The route that a URL describes."""
+    if not url.hosts:
+        raise InvalidRequest("url", str(url), f"it names no host, as holdfast://127.0.0.1:{PORT} does")
+    if url.path:
+        raise InvalidRequest("url", str(url), "a lock server has no databases: nothing comes after the port")
+    durable = "durable" not in url.options or url.flag("durable")
+    tls = make_tls(url) if url.flag("tls") or "ca" in url.options else None
+    addresses = tuple(parse_address(host, PORT) for host in url.hosts)
+    return Route(addresses, url.user, url.password, tls, durable)

@@ -1,0 +1,87 @@
+"""The wire for tasks: one connection, on which the commands of concurrent tasks go out in one write."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from hiredis import ProtocolError, PushNotification
+
+from holdfast.engines.holdfast.desk import Desk
+from holdfast.engines.holdfast.line import Hear
+from holdfast.engines.resp import Address, Lost
+from holdfast.engines.resp_asyncio import Stream
+from holdfast.runtime import clock
+
+
+class PushStream(Stream):
+    """A connection on which pushes come between replies."""
+
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, hear: Hear, lost: Callable[[], None]) -> None:
+        super().__init__(address, loop)
+        self.session: str | None = None
+        """For whom it speaks."""
+        self._hear, self._lost = hear, lost
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = clock.now()
+        self._feed(data)
+        gets, waiting = self._gets, self._waiting
+        try:
+            reply = gets()
+            while reply is not False:
+                if isinstance(reply, PushNotification):
+                    self._hear(reply)
+                else:
+                    future = waiting.popleft()[0]
+                    if not future.done():
+                        future.set_result(reply)
+                reply = gets()
+        except (ProtocolError, IndexError) as error:
+            self.end(f"the server sent something else than replies: {error}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._lost()
+
+
+class TaskWire:
+    """Connections of one loop."""
+
+    lock = asyncio.Lock
+
+    def __init__(self, desk: Desk, loop: asyncio.AbstractEventLoop) -> None:
+        self._desk, self._loop = desk, loop
+
+    async def open(self, address: Address, until: float) -> PushStream:
+        # In a task of its own: shielded work may change tasks, and a limit in time has to cancel the right one.
+        return await self._loop.create_task(self._open(address, until))
+
+    async def _open(self, address: Address, until: float) -> PushStream:
+        route = self._desk.route
+        stream = PushStream(address, self._loop, self._desk.hear, self._desk.missed)
+        host, port = address
+        try:
+            async with asyncio.timeout(max(0.001, until - clock.now())):
+                await self._loop.create_connection(
+                    lambda: stream, host, port, ssl=route.tls, server_hostname=host if route.tls is not None else None
+                )
+                route.check([await stream.send(greeting, until) for greeting in route.greetings()])
+        except OSError as error:
+            # Also when the time is over.
+            problem = str(error) or "no answer in time"
+            stream.end(problem)
+            raise Lost(f"cannot connect to {address}: {problem}", sent=False) from error
+        except BaseException:
+            stream.end("it could not be opened")
+            raise
+        return stream
+
+    async def call(self, link: PushStream, packed: bytes, until: float) -> Any:
+        if link.problem is not None:
+            raise Lost(link.problem, sent=False)
+        return await link.send(packed, until)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

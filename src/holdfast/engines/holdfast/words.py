@@ -1,0 +1,324 @@
+"""Table commands as the server's words, and its answers as the table's replies (see the page "The wire")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from holdfast.core.table import commands as cmd
+from holdfast.core.table.lines import RELEASED_BEFORE
+from holdfast.engines.resp import Part, pack
+from holdfast.model import Claim, Gone, Granted, Link, LockEvent, LockInfo, Party, Place, Refused
+
+OVER = "its session ran out"
+CELL = "cell:"
+"""What the kind of a cell's events begins with."""
+
+
+class Request(NamedTuple):
+    """One command on its way."""
+
+    packed: bytes
+    decode: Callable[[Any], Any]
+    session: str | None = None
+    """Whose command it is; None if it needs no session."""
+    repeats: bool = True
+    """Whether it may be sent again when nobody knows whether it was carried out."""
+    released: bool = False
+    """Whether it gives something back: a repeat then finds that it was given back before."""
+
+
+def milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))
+
+
+def encode(command: cmd.Command) -> Request:
+    """The request that a command is on the wire."""
+    return _ENCODERS[type(command)](command)
+
+
+def told(*words: Part) -> bytes:
+    """A command as bytes."""
+    return pack(words)
+
+
+# Sessions
+
+
+def opening(command: cmd.Open, secret: str, role: tuple[str, ...]) -> Request:
+    """The first word of a session: its secret is chosen by us, so that a repeat is the same session."""
+    session = command.session
+    packed = told(
+        "HF.OPEN", session.id, secret, milliseconds(session.ttl), "APP", session.app, "HOST", session.host,
+        "PID", session.pid, *role,
+    )  # fmt: skip
+    return Request(packed, opened)
+
+
+def resuming(session: str, secret: str, role: tuple[str, ...]) -> bytes:
+    return told("HF.RESUME", session, secret, *role)
+
+
+def opened(reply: Any) -> cmd.Opened | cmd.SessionOver:
+    return cmd.SessionOver() if reply[0] == b"over" else cmd.Opened(reply[1] / 1000)
+
+
+def _renew(command: cmd.Renew) -> Request:
+    return Request(told("HF.RENEW", command.session), renewed, command.session)
+
+
+def renewed(reply: Any) -> cmd.Renewed | cmd.SessionOver:
+    if reply[0] == b"over":
+        return cmd.SessionOver()
+    gone = tuple((claim.decode(), reason.decode()) for claim, reason in reply[3])
+    return cmd.Renewed(reply[1] / 1000, gone, seconds(reply[2]))
+
+
+def _close(command: cmd.Close) -> Request:
+    return Request(told("HF.CLOSE", command.session), done, command.session)
+
+
+# Claims
+
+
+def asked(claim: Claim) -> list[Part]:
+    """What a claim asks for."""
+    words: list[Part] = [claim.name, "KIND", claim.kind, "OWNER", claim.owner]
+    if claim.mode == "shared":
+        words.append("SHARED")
+    if claim.subtree:
+        words.append("SUBTREE")
+    if claim.limit:
+        words += ("LIMIT", claim.limit)
+    if claim.reentrant:
+        words.append("REENTRANT")
+    if claim.max_hold is not None:
+        words += ("MAXHOLD", milliseconds(claim.max_hold))
+    if claim.note:
+        words += ("NOTE", claim.note)
+    if claim.thread:
+        words += ("THREAD", claim.thread)
+    return words
+
+
+def _enter(command: cmd.Enter) -> Request:
+    claim = command.claim
+    words = asked(claim)
+    if not claim.waits:
+        words += ("WAIT", 0)
+    return Request(told("HF.ACQUIRE", claim.id, *words), standing, claim.session)
+
+
+def _look(command: cmd.Look) -> Request:
+    return Request(told("HF.LOOK", command.claim.id), standing, command.claim.session)
+
+
+def _release(command: cmd.Release) -> Request:
+    return Request(told("HF.RELEASE", command.claim.id), given_back, command.claim.session, released=True)
+
+
+def _leave(command: cmd.Leave) -> Request:
+    flags = ("UNANSWERED",) if command.unanswered else ()
+    return Request(told("HF.LEAVE", command.claim.id, *flags), done, command.claim.session)
+
+
+def _hand_over(command: cmd.HandOver) -> Request:
+    return Request(told("HF.HANDOVER", command.claim.id, command.ticket), given_back, command.claim.session)
+
+
+def _adopt(command: cmd.Adopt) -> Request:
+    claim = command.claim
+    packed = told("HF.ADOPT", claim.id, command.source, command.ticket, *asked(claim))
+    return Request(packed, standing, claim.session)
+
+
+Standing = Granted | Place | Refused | Gone | cmd.SessionOver | cmd.Deadlocked | cmd.WrongLimit
+
+
+def standing(reply: Any) -> Standing:
+    """How a claim stands."""
+    word = reply[0]
+    if word == b"granted":
+        return granted(reply[1:])
+    if word == b"queued":
+        return Place(reply[1], party(reply[2]))
+    if word == b"refused":
+        return Refused(party(reply[1]))
+    if word == b"gone":
+        return Gone(reply[1].decode())
+    if word == b"over":
+        return cmd.SessionOver()
+    if word == b"deadlock":
+        return cmd.Deadlocked(tuple(link(each) for each in reply[1]))
+    assert word == b"limit", reply
+    return cmd.WrongLimit(reply[1])
+
+
+def granted(parts: list[Any]) -> Granted:
+    """Token, slot and what is left of `max_hold`, as replies and pushes have them."""
+    return Granted(parts[0], parts[1], seconds(parts[2]))
+
+
+def given_back(reply: Any) -> cmd.Done | Gone:
+    if reply == b"OK":
+        return cmd.Done()
+    return Gone(reply[1].decode() if reply[0] == b"gone" else OVER)
+
+
+def was_done_before(reply: Any) -> bool:
+    """Whether the first try of a repeated release did it."""
+    return isinstance(reply, Gone) and reply.reason == RELEASED_BEFORE
+
+
+def done(reply: Any) -> cmd.Done:
+    return cmd.Done()
+
+
+def done_or_over(reply: Any) -> cmd.Done | cmd.SessionOver:
+    return cmd.Done() if reply == b"OK" else cmd.SessionOver()
+
+
+# For people
+
+
+def _inspect(command: cmd.Inspect) -> Request:
+    return Request(told("HF.INSPECT", command.name, "KIND", command.kind), lock)
+
+
+def _list(command: cmd.List) -> Request:
+    return Request(told("HF.LIST", command.prefix, "KIND", command.kind), locks)
+
+
+def locks(reply: Any) -> tuple[LockInfo, ...]:
+    return tuple(lock(each) for each in reply[2])
+
+
+def _break(command: cmd.Break) -> Request:
+    flags = ("FORCE",) if command.force else ()
+    # A repeat would break whoever came next.
+    return Request(told("HF.BREAK", command.name, "KIND", command.kind, *flags), broken, repeats=False)
+
+
+def broken(reply: Any) -> cmd.BreakUnderWay:
+    return cmd.BreakUnderWay(tuple(claim.decode() for claim in reply))
+
+
+def _watch(command: cmd.Subscribe) -> Request:
+    if command.kind.startswith(CELL):
+        words = ("HF.CELLWATCH", command.session, command.id, command.prefix, "KIND", command.kind[len(CELL) :])
+    else:
+        words = ("HF.WATCH", command.session, command.id, command.prefix, "KIND", command.kind)
+    return Request(told(*words), done_or_over, command.session)
+
+
+def _fetch(command: cmd.Fetch) -> Request:
+    return Request(told("HF.FETCH", command.session, command.id, command.after), letters, command.session)
+
+
+def letters(reply: Any) -> cmd.Letters | cmd.SessionOver:
+    if reply[0] == b"over":
+        return cmd.SessionOver()
+    return cmd.Letters(tuple(event(each) for each in reply[3]), reply[1], bool(reply[2]))
+
+
+def _unwatch(command: cmd.Unsubscribe) -> Request:
+    return Request(told("HF.UNWATCH", command.session, command.id), done, command.session)
+
+
+def _raise(command: cmd.RaiseTokens) -> Request:
+    return Request(told("HF.RAISE", command.above), done)
+
+
+# Cells
+
+
+def _cell_get(command: cmd.CellGet) -> Request:
+    return Request(told("HF.CELLGET", command.name, "KIND", command.kind), cell)
+
+
+def cell(reply: Any) -> cmd.CellValue:
+    return cmd.CellValue(reply[2], reply[1])
+
+
+def _cell_set(command: cmd.CellSet) -> Request:
+    words: list[Part] = ["KIND", command.kind]
+    if command.expected is not None:
+        words += ("VERSION", command.expected)
+    value = command.value
+    if value is None:
+        return Request(told("HF.CELLDEL", command.name, *words), lambda reply: written(reply, None), repeats=False)
+    if command.keep is not None:
+        words += ("KEEP", milliseconds(command.keep))
+    packed = told("HF.CELLSET", command.name, value, *words)
+    return Request(packed, lambda reply: written(reply, value), repeats=False)
+
+
+def written(reply: Any, value: bytes | None) -> cmd.CellValue | cmd.Mismatch:
+    return cmd.Mismatch(reply[1]) if reply[0] == b"mismatch" else cmd.CellValue(value, reply[1])
+
+
+# Maps
+
+
+def seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def party(found: dict[bytes, Any] | None) -> Party | None:
+    """A holder or waiter; None where there is none, or where we may not see it."""
+    if found is None:
+        return None
+    text = {name: found[name.encode()].decode() for name in ("claim", "owner", "app", "host", "thread", "note", "name")}
+    return Party(
+        **text,
+        pid=found[b"pid"],
+        since=found[b"since"] / 1000,
+        age=found[b"age"] / 1000,
+        mode="shared" if found[b"mode"] == b"shared" else "exclusive",
+        subtree=bool(found[b"subtree"]),
+        token=found[b"token"],
+        slot=found[b"slot"],
+    )
+
+
+def link(found: dict[bytes, Any]) -> Link:
+    text = {name: found[name.encode()].decode() for name in ("owner", "app", "host", "thread", "holds", "waits_for")}
+    return Link(**text, pid=found[b"pid"])
+
+
+def lock(found: dict[bytes, Any]) -> LockInfo:
+    return LockInfo(
+        found[b"kind"].decode(),
+        found[b"name"].decode(),
+        tuple(who for each in found[b"holders"] if (who := party(each)) is not None),
+        tuple(who for each in found[b"waiters"] if (who := party(each)) is not None),
+        found[b"limit"],
+    )
+
+
+def event(found: dict[bytes, Any]) -> LockEvent:
+    text: dict[str, Any] = {
+        name: found[name.encode()].decode() for name in ("type", "kind", "name", "owner", "claim", "mode", "detail")
+    }
+    return LockEvent(**text, at=found[b"at"] / 1000, token=found[b"token"])
+
+
+_ENCODERS: dict[type, Callable[[Any], Request]] = {
+    cmd.Renew: _renew,
+    cmd.Close: _close,
+    cmd.Enter: _enter,
+    cmd.Look: _look,
+    cmd.Release: _release,
+    cmd.Leave: _leave,
+    cmd.HandOver: _hand_over,
+    cmd.Adopt: _adopt,
+    cmd.Break: _break,
+    cmd.Inspect: _inspect,
+    cmd.List: _list,
+    cmd.CellGet: _cell_get,
+    cmd.CellSet: _cell_set,
+    cmd.Subscribe: _watch,
+    cmd.Unsubscribe: _unwatch,
+    cmd.Fetch: _fetch,
+    cmd.RaiseTokens: _raise,
+}

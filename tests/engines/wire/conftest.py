@@ -1,0 +1,78 @@
+"""Engines that speak over one wire, and a proxy in front of each that makes the network go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import pytest
+
+from holdfast.verify.proxy import Proxy
+from tests.conformance.apis import APIS, Api, Front
+from tests.conformance.engines import ENGINES, FreshUrl, Subject
+from tests.conformance.stage import Stage
+
+ON_A_WIRE = [subject for subject in ENGINES if subject.name in ("holdfast", "redis")]
+
+
+@pytest.fixture(scope="session")
+def fresh_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Subject], str]]:
+    """Makes URLs. Each engine is started when a test first asks for it, and once a run."""
+    started: dict[str, FreshUrl] = {}
+    with ExitStack() as stack:
+
+        def make(subject: Subject) -> str:
+            if subject.name not in started:
+                started[subject.name] = stack.enter_context(subject.start(tmp_path_factory.mktemp(subject.name)))
+            return started[subject.name]()
+
+        yield make
+
+
+@pytest.fixture(params=ON_A_WIRE, ids=lambda subject: subject.name)
+def subject(request: pytest.FixtureRequest) -> Subject:
+    found: Subject = request.param
+    return found
+
+
+@pytest.fixture(params=APIS, ids=lambda api: api.name)
+def api(request: pytest.FixtureRequest) -> Api:
+    found: Api = request.param
+    return found
+
+
+@pytest.fixture
+def url(subject: Subject, fresh_url: Callable[[Subject], str]) -> str:
+    """The engine without anything between."""
+    return fresh_url(subject)
+
+
+@pytest.fixture
+def proxy(url: str) -> Iterator[Proxy]:
+    port = urlsplit(url).port
+    assert port is not None
+    with Proxy("127.0.0.1", port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def stage(subject: Subject, api: Api, url: str) -> AsyncIterator[Stage]:
+    """Clients with nothing between them and the server."""
+    stage = Stage(subject, api, url)
+    yield stage
+    await stage.end()
+
+
+@pytest.fixture
+async def far_stage(subject: Subject, api: Api, url: str, proxy: Proxy) -> AsyncIterator[Stage]:
+    """Clients behind the proxy."""
+    stage = Stage(subject, api, url.replace(f":{urlsplit(url).port}", f":{proxy.port}", 1))
+    yield stage
+    proxy.heal()
+    await stage.end()
+
+
+@pytest.fixture
+async def rival(stage: Stage) -> Front:
+    return await stage.client(app="rival")

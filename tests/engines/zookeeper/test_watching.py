@@ -1,0 +1,88 @@
+"""Being told: of very much at once, and after the connection was lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import holdfast
+from holdfast.runtime.blocking import run
+from holdfast.verify.proxy import Proxy
+from tests.engines.zookeeper.patience import eventually
+
+MANY = 600
+"""More than a bell of one byte an event could hold."""
+
+
+def test_the_end_of_a_session_with_very_many_locks_is_told_whole(url: str) -> None:
+    with holdfast.connect(url) as watcher, holdfast.connect(url) as holder:
+        held = [holder.lock(f"k{number}").acquire() for number in range(MANY)]
+        with watcher.watch("") as events:
+            engine: Any = holder._core.engine
+            for link in engine.ledger.links():
+                link.say_farewell()
+            told = Counter(next(events).type for _ in range(MANY))
+
+        assert told == {"expired": MANY}
+        eventually(lambda: not any(grant.valid for grant in held), "the holder knowing")
+
+
+def test_a_watcher_whose_connection_broke_is_told_what_it_missed(url: str, far_url: str, proxy: Proxy) -> None:
+    with holdfast.connect(far_url) as watcher, holdfast.connect(url) as locks:
+        before = locks.lock("before").acquire()
+        with watcher.watch("") as events:
+            proxy.go_down()
+            before.release()
+            during = locks.lock("during").acquire()
+            proxy.heal()
+            told = {(event.type, event.name) for event in (next(events), next(events))}
+
+            assert told == {("released", "before"), ("granted", "during")}
+            during.release()
+            last = next(events)
+            assert (last.type, last.name, last.token) == ("released", "during", during.token)
+
+
+def test_a_watcher_of_a_cell_whose_connection_broke_sees_the_change(url: str, far_url: str, proxy: Proxy) -> None:
+    with holdfast.connect(far_url) as watcher, holdfast.connect(url) as locks:
+        locks.cell("c").set("a")
+        with watcher.cell("c").watch() as values:
+            assert next(values)[0] == "a"
+            proxy.cut()
+            locks.cell("c").set("b")
+            assert next(values)[0] == "b"
+            locks.cell("c").set("c")
+            assert next(values)[0] == "c"
+
+
+def test_permits_are_told_too(url: str) -> None:
+    with holdfast.connect(url) as watcher, holdfast.connect(url) as locks:
+        with watcher.watch("") as events:
+            permit = locks.semaphore("s", limit=1).acquire()
+            permit.release()
+            told = [next(events) for _ in range(2)]
+
+        assert [(event.type, event.kind, event.token) for event in told] == [
+            ("granted", "semaphore", permit.token),
+            ("released", "semaphore", permit.token),
+        ]
+
+
+def test_a_cells_watch_that_is_armed_anew_has_its_value_read_again(url: str) -> None:
+    """The change that disarmed it was read before; another one may have come between."""
+    with holdfast.connect(url) as locks:
+        locks.lock("warm").acquire().release()
+        session = locks._core.session
+        assert session is not None
+        verbs: Any = locks._core.verbs
+        until = locks._core.until()
+        run(verbs.cell_watch(session.id, "w", "holdfast.cell", "c", until))
+        locks.cell("c").set("a")
+        watch = verbs.engine.watches["w"]
+        eventually(lambda: not watch.armed, "the change")
+        first = run(verbs.fetch(session.id, "w", 0, until))
+        watch.armed = False  # as if another change had come while it was armed
+        second = run(verbs.fetch(session.id, "w", first.last, until))
+
+        assert second.events
+        assert not run(verbs.fetch(session.id, "w", second.last, until)).events
