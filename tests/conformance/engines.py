@@ -72,7 +72,7 @@ ENGINES = (
     Subject("etcd", etcd, across_processes=True, outage=etcd_stands_still, lag=1.5),
     Subject("holdfast", lock_servers, across_processes=True, outage=lock_server_stands_still),
     Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
-    Subject("zookeeper", zookeeper, across_processes=True, outage=zookeeper_stands_still, lag=0.6),
+    Subject("zookeeper", zookeeper, across_processes=True, outage=zookeeper_stands_still, lag=1.0),
 )
 
 ELSEWHERE = {"redlock": "tests/engines/redlock"}

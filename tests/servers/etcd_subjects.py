@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.engines.etcd_address import Address
+import grpc
+
 from holdfast.engines.etcd_messages import message
-from holdfast.engines.etcd_wire import Wire, serialize
+from holdfast.engines.etcd_wire import serialize
 from holdfast.verify.servers.etcd import EtcdServer, newer_etcd
 
 _running: dict[str, EtcdServer] = {}
@@ -17,14 +18,9 @@ _running: dict[str, EtcdServer] = {}
 
 def empty(server: EtcdServer) -> None:
     """Remove every key. Leases end by themselves."""
-    wire = Wire(Address((server.endpoint,), server.url))
-    try:
-        delete = wire.endpoints[0].channel.unary_unary(
-            "/etcdserverpb.KV/DeleteRange", serialize, message("DeleteResponse").FromString
-        )
+    with grpc.insecure_channel(server.endpoint, [("grpc.enable_http_proxy", 0)]) as channel:
+        delete = channel.unary_unary("/etcdserverpb.KV/DeleteRange", serialize, message("DeleteResponse").FromString)
         delete(message("DeleteRequest")(key=b"\0", range_end=b"\0"), timeout=5.0, wait_for_ready=True)
-    finally:
-        wire.close()
 
 
 @contextmanager

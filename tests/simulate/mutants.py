@@ -9,22 +9,22 @@ from holdfast.core.table.changes import Change, DropRow, PutRow, PutSession
 from holdfast.core.table.commands import GRANTED, Command, Leave, Release, Renew, Renewed
 from holdfast.core.table.machine import Outcome
 from holdfast.core.table.rows import Row
-from holdfast.simulate.manager import Manager
+from holdfast.simulate.table_server import TableServer
 
 
-class ReleasesAnyones(Manager):
+class ReleasesAnyones(TableServer):
     """Gives back whatever is held under the name, whoever asks."""
 
     def apply(self, command: Command) -> Outcome:
         if isinstance(command, Release | Leave):
-            line = self.rows.lines.get((command.claim.kind, command.claim.name))
-            if line is not None and line.holders:
-                holder = next(iter(line.holders.values()))
-                command = replace(command, claim=holder.claim)
+            about = (command.claim.kind, command.claim.name)
+            for row in self.rows.rows.values():
+                if row.token is not None and (row.claim.kind, row.claim.name) == about:
+                    command = replace(command, claim=row.claim)
         return super().apply(command)
 
 
-class SkipsTheQueue(Manager):
+class SkipsTheQueue(TableServer):
     """Gives the lock to whoever came last."""
 
     def apply(self, command: Command) -> Outcome:
@@ -32,7 +32,7 @@ class SkipsTheQueue(Manager):
         for at, notice in enumerate(outcome.notices):
             row = self.rows.rows.get(notice.subject)
             if notice.what == GRANTED and row is not None and row.exclusive and not row.claim.limit:
-                line = self.rows.line(row.claim.kind, row.claim.name)
+                line = self.rows.lines.get((row.claim.kind, row.claim.name))
                 if line is not None and line.queue and not row.claim.subtree:
                     last = max(line.queue, key=lambda each: each.order)
                     self._swap(outcome, row, last)
@@ -51,7 +51,7 @@ class SkipsTheQueue(Manager):
         outcome.changes += changes
 
 
-class ForgetsTokens(Manager):
+class ForgetsTokens(TableServer):
     """Counts from the start again when it comes back."""
 
     def restored(self, changes: list[Change]) -> Dictionary:
@@ -60,7 +60,7 @@ class ForgetsTokens(Manager):
         return rows
 
 
-class RecreatesOnRenewal(Manager):
+class RecreatesOnRenewal(TableServer):
     """A heartbeat brings back what was taken from its session, and says nothing of it."""
 
     def apply(self, command: Command) -> Outcome:
@@ -86,7 +86,7 @@ class RecreatesOnRenewal(Manager):
         return found
 
 
-class GrantsToTheDead(Manager):
+class GrantsToTheDead(TableServer):
     """Does not look whether those in line are still alive, and lets them keep what they get."""
 
     def apply(self, command: Command) -> Outcome:

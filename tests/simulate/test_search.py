@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from holdfast.simulate.manager import Manager
 from holdfast.simulate.scenario import play
 from holdfast.simulate.scenarios import find
 from holdfast.simulate.search import search
+from holdfast.simulate.table_server import TableServer
 from holdfast.simulate.verdict import broken
 from tests.simulate.mutants import (
     ForgetsTokens,
@@ -19,7 +19,7 @@ from tests.simulate.mutants import (
     SkipsTheQueue,
 )
 
-MUTANTS: dict[type[Manager], set[str]] = {
+MUTANTS: dict[type[TableServer], set[str]] = {
     ReleasesAnyones: {"exclusion"},
     SkipsTheQueue: {"order"},
     ForgetsTokens: {"tokens", "fence"},
@@ -31,22 +31,24 @@ RUNS = int(os.environ.get("HOLDFAST_SIMULATED_RUNS", "400"))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_a_broken_lock_manager_is_caught_within_a_bounded_number_of_runs(mutant: type[Manager]) -> None:
+def test_a_broken_lock_manager_is_caught_within_a_bounded_number_of_runs(mutant: type[TableServer]) -> None:
     result = search(find("storm"), 1, BOUND, manager_class=mutant)
 
     assert not result.ok, f"{mutant.__name__} got away with {BOUND} runs"
     assert {violation.claim for violation in result.found} & MUTANTS[mutant]
 
 
-def test_a_sound_lock_manager_passes_the_same_search() -> None:
-    result = search(find("storm"), 1, RUNS)
+@pytest.mark.parametrize(("name", "first", "runs"), [("storm", 1, RUNS), ("redlock-storm", 690, max(60, RUNS // 8))])
+def test_a_sound_lock_manager_passes_a_search(name: str, first: int, runs: int) -> None:
+    # From seed 717 a give-back that came late took the vote of a Redlock claim's next try.
+    result = search(find(name), first, runs)
 
     assert result.ok, [violation.again for violation in result.found]
-    assert result.runs == RUNS
+    assert result.runs == runs
 
 
 @pytest.mark.parametrize("mutant", [ReleasesAnyones, GrantsToTheDead], ids=lambda mutant: mutant.__name__)
-def test_a_violation_is_shrunk_to_acts_that_are_all_needed(mutant: type[Manager]) -> None:
+def test_a_violation_is_shrunk_to_acts_that_are_all_needed(mutant: type[TableServer]) -> None:
     violation = search(find("storm"), 1, BOUND, manager_class=mutant).found[0]
 
     assert len(violation.shortest.acts) < violation.acts

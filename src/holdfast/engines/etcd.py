@@ -61,10 +61,11 @@ class EtcdEngine:
         self._started = False
 
     def _start(self) -> None:
-        """Nothing of gRPC is touched before it is needed: a fork can come first."""
+        """Begin, or begin anew in a fork or after a close."""
         if self._started:
             return
         self._started = True
+        self._loop_ports: list[EtcdAsyncioPort] = []
         self.wire = Wire(self.place)
         self.watcher = Watcher(self.wire)
         self.wire.moved = self.watcher.restart
@@ -81,7 +82,9 @@ class EtcdEngine:
 
     def asyncio(self, loop: asyncio.AbstractEventLoop) -> EtcdVerbs:
         self._start()
-        io = AsyncioIo(EtcdAsyncioPort(self.wire, loop), loop)
+        port = EtcdAsyncioPort(self.wire, loop)
+        self._loop_ports.append(port)
+        io = AsyncioIo(port, loop)
         return EtcdVerbs(self.shared, io, io.signal(), self.subscriptions)
 
     def check_up(self) -> list[Finding]:
@@ -93,15 +96,18 @@ class EtcdEngine:
         self.wire.counted = lambda method: count()
 
     def abandon(self) -> None:
-        """This process is a fork: channels are neither used nor closed, nor cleared away, because gRPC would notice."""
+        """Closing a socket here says nothing: the parent has it too. A loop's connections are left alone altogether."""
         if self._started:
-            self.wire.drop()
-            _abandoned.append((self.wire, self.watcher, self.shared))
+            self.wire.close()
+            self.watcher.abandon()
+            _abandoned.append(self._loop_ports)
             self._started = False
 
     def close(self) -> None:
         if self._started:
             self.watcher.stop()
+            for port in self._loop_ports:
+                port.close()
             self.wire.close()
             self._started = False
 

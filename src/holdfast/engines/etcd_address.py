@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
-
-# A fork must be able to go on with channels of its own, and says nothing about it on stderr. Both are read by
-# gRPC when it is first imported.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-
-import grpc
 
 from holdfast.core.urls import Url
 from holdfast.errors import InvalidRequest
 
 OPTIONS = frozenset({"tls", "ca", "cert", "key", "server_name"})
 DEFAULT_PORT = 2379
-
-CHANNEL = (
-    # A proxy of the web is not on the way to a coordination service.
-    ("grpc.enable_http_proxy", 0),
-    # Channels of their own: one client's broken connection is not another's.
-    ("grpc.use_local_subchannel_pool", 1),
-    # What may be repeated, and where, is decided here.
-    ("grpc.enable_retries", 0),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 250),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    # A watch on a connection that nothing comes through any more is noticed, and made again elsewhere.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 3_000),
-    ("grpc.max_receive_message_length", -1),
-)
 
 
 @dataclass(frozen=True)
@@ -47,20 +23,9 @@ class Address:
     password: str = field(default="", repr=False)
     tls: bool = False
     ca: bytes | None = None
-    key: bytes | None = field(default=None, repr=False)
-    cert: bytes | None = None
     server_name: str = ""
     cert_files: tuple[str, str] | None = None
-    """The certificate and the key again, as files: Python's own TLS reads nothing else."""
-
-    def channel(self, endpoint: str) -> grpc.Channel:
-        """A connection to one endpoint, made when it is first used."""
-        options = list(CHANNEL)
-        if not self.tls:
-            return grpc.insecure_channel(endpoint, options)
-        secrets = grpc.ssl_channel_credentials(self.ca, self.key, self.cert)
-        named = [("grpc.ssl_target_name_override", self.server_name)] if self.server_name else []
-        return grpc.secure_channel(endpoint, secrets, [*options, *named])
+    """A client certificate and its key."""
 
 
 def _read(url: Url, option: str) -> bytes | None:
@@ -99,8 +64,6 @@ def parse_address(url: Url) -> Address:
         url.password,
         tls,
         _read(url, "ca"),
-        key,
-        cert,
         url.options.get("server_name", ""),
         None if cert is None else (url.options["cert"], url.options["key"]),
     )

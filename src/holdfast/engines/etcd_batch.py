@@ -11,10 +11,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import grpc
-
-from holdfast.engines.etcd_http2 import CallFailed
-from holdfast.engines.etcd_wire import CLOSED, TXN, Answer, Attempts, Endpoint, Request, Wire, serialize
+from holdfast.engines.etcd_http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed
+from holdfast.engines.etcd_sockets import LoopConnection
+from holdfast.engines.etcd_wire import (
+    CLOSED,
+    SERVICE,
+    TXN,
+    Answer,
+    Attempts,
+    Endpoint,
+    Request,
+    Wire,
+    decode,
+    serialize,
+)
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import call_in_loop
@@ -44,7 +54,10 @@ class EtcdAsyncioPort:
         self.wire, self.loop = wire, loop
         self._waiting: list[Part] = []
         self._steps: set[asyncio.Task[None]] = set()
-        self._flush_due = False
+        self._flush_due = self._closed = False
+        self._open: set[LoopConnection] = set()
+        self._idle: dict[str, list[LoopConnection]] = {}
+        """By endpoint: those that nobody uses now."""
 
     async def call(self, request: Request, until: float) -> Answer:
         if request.together is None:
@@ -131,29 +144,46 @@ class EtcdAsyncioPort:
             return attempts.done(reply)
 
     async def _once(self, endpoint: Endpoint, request: Request, limit: float) -> Any:
-        if self.wire.address.user:
-            # Signing in takes a password hash of a tenth of a second.
-            metadata = await self.loop.run_in_executor(None, self.wire.metadata, limit)
-        else:
-            metadata = ()
-        answered: asyncio.Future[Any] = self.loop.create_future()
+        # Signing in takes a password hash of a tenth of a second.
+        wire = self.wire
+        token = await self.loop.run_in_executor(None, wire.token, limit) if wire.address.user else ""
+        idle = self._idle.setdefault(endpoint.target, [])
+        connection = None
+        while idle and connection is None:
+            last = idle.pop()
+            connection = last if last.usable else None
+        if self._closed:
+            raise CallFailed(CLOSED, "the client was closed", sent=False)
+        if connection is None:
+            connection = await LoopConnection.open(wire.address, endpoint.target, self.loop, limit)
+            self._open.add(connection)
         try:
-            call = endpoint.method(request.method).future(request.message, timeout=limit, metadata=metadata)
-        except ValueError as error:
-            raise CallFailed(CLOSED, "the client was closed", sent=False) from error
-
-        def settle() -> None:
-            if answered.done():
-                return
-            if call.cancelled():
-                answered.set_exception(CallFailed(CLOSED, "the client was closed"))
-            elif call.code() is grpc.StatusCode.OK:
-                answered.set_result(call.result())
+            data = await connection.call(SERVICE + request.method, serialize(request.message), token, limit)
+        except CallFailed as failure:
+            if failure.code in (UNAVAILABLE, DEADLINE_EXCEEDED):
+                self._drop(connection)
             else:
-                answered.set_exception(translated(call.code(), call.details() or ""))
+                idle.append(connection)
+            raise
+        except BaseException:
+            self._drop(connection)
+            raise
+        idle.append(connection)
+        return decode(request.method, data)
 
-        call.add_done_callback(lambda _: call_in_loop(self.loop, settle))
-        return await answered
+    def _drop(self, connection: LoopConnection) -> None:
+        self._open.discard(connection)
+        connection.close()
+
+    def close(self) -> None:
+        """Close every connection, in the loop's own time."""
+        self._closed = True
+
+        def drop_all() -> None:
+            for connection in list(self._open):
+                self._drop(connection)
+
+        call_in_loop(self.loop, drop_all)
 
 
 def _length(number: int) -> bytes:
@@ -169,9 +199,3 @@ def _operation(part: Part) -> bytes:
     inside = serialize(part.request.message)
     inside = _TXN + _length(len(inside)) + inside
     return _SUCCESS + _length(len(inside)) + inside
-
-
-def translated(code: grpc.StatusCode, details: str) -> CallFailed:
-    """A failure as gRPC tells it. It has not been sent if there was nobody to send it to."""
-    sent = not (code is grpc.StatusCode.UNAVAILABLE and "failed to connect" in details)
-    return CallFailed(code.value[0], details or code.name, sent)

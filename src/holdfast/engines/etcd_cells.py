@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ from holdfast.core.table.commands import CellValue, Mismatch
 from holdfast.engines import etcd_steps as steps
 from holdfast.engines.etcd_base import read_base
 from holdfast.engines.etcd_messages import message
-from holdfast.engines.etcd_wire import LEASE_GRANT, Request
+from holdfast.engines.etcd_wire import LEASE_GRANT, LEASE_REVOKE, LeaseGone, Request
+from holdfast.errors import EngineUnavailable
 
 if TYPE_CHECKING:
     from holdfast.engines.etcd_session import Known
@@ -48,15 +50,25 @@ async def cell_set(
         answer = await known.call(
             steps.step(
                 [steps.unchanged(known.keys.base, ledger.base_revision), *expected],
-                [steps.put(key, value, lease) if value is not None else steps.delete(key)],
+                [steps.get(key), steps.put(key, value, lease) if value is not None else steps.delete(key)],
                 [steps.get(known.keys.base), steps.get(key)],
                 repeats=False,
             ),
             until,
         )
         if answer.message.succeeded:
+            former = steps.kvs(answer.message.responses[0])
+            await _let_go(known, former[0].lease if former else 0, until)
             return CellValue(value, 0 if value is None else ledger.base + answer.revision)
         base, found = (steps.kvs(response) for response in answer.message.responses)
         if base and base[0].mod_revision == ledger.base_revision:
+            await _let_go(known, lease, until)
             return Mismatch(ledger.base + found[0].mod_revision if found else 0)
         ledger.base = 0  # it was raised meanwhile
+
+
+async def _let_go(known: Known, lease: int, until: float) -> None:
+    """End a lease that no cell hangs on any more; one that cannot be ended now ends by itself."""
+    if lease:
+        with suppress(EngineUnavailable, LeaseGone):
+            await known.call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=lease)), until)

@@ -202,7 +202,10 @@ def _versions(seen: list[Seen]) -> Finding:
 def _lease(port: EtcdPort) -> Finding:
     """The shortest lease that the cluster grants: it follows from its election's limit."""
     until = clock.now() + PATIENCE
-    granted = port.call(Request(LEASE_GRANT, message("LeaseGrantRequest")(TTL=1)), until).message
+    try:
+        granted = port.call(Request(LEASE_GRANT, message("LeaseGrantRequest")(TTL=1)), until).message
+    except EngineUnavailable as error:
+        return Finding("lease", "danger", f"no session can be opened: {error.problem}", "No lock is granted.")
     port.call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=granted.ID)), until)
     shortest: int = granted.TTL
     found = f"a session lives for whole seconds, {shortest} at least"

@@ -1,15 +1,12 @@
-"""gRPC's wire for calls that block a thread: one request at a time on a socket of our own.
+"""gRPC's wire: one call at a time on a connection of our own, short ones and one that goes on.
 
-A lock is two short calls, and the runtime of gRPC spends more on each than etcd does. This is the
-part of HTTP/2 that one call at a time needs. The server is asked to keep no table of headers, so
-that what they mean follows from their bytes alone.
+A lock is two short calls, and the runtime of gRPC spends more on each than etcd does; nor does it
+cross a fork. This is the part of HTTP/2 that one call at a time needs. The server is asked to keep
+no table of headers, so that what they mean follows from their bytes alone.
 """
 
 from __future__ import annotations
 
-import select
-import socket
-import ssl
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +15,6 @@ from urllib.parse import unquote
 from hpack import Decoder
 
 from holdfast.engines.etcd_address import Address
-from holdfast.runtime import clock
 
 UNKNOWN, DEADLINE_EXCEEDED, UNAVAILABLE = 2, 4, 14
 
@@ -27,9 +23,10 @@ _END_STREAM, _ACK, _END_HEADERS, _PADDED, _PRIORITY = 1, 1, 4, 8, 32
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _MOST_STREAMS = 2**30
 """Stream numbers end at 2^31; a new connection starts again."""
+CALLS_A_PING = 128
+"""Stream numbers are odd, so that is every 64th call."""
 _ROOM = 2**30
 """What the server may send before we say that there is room again."""
-_RECEIVED = 65536
 
 
 class CallFailed(Exception):
@@ -61,8 +58,12 @@ def _text(text: bytes) -> bytes:
     return head + bytes([length]) + text
 
 
+def _enveloped(message: bytes) -> bytes:
+    return b"\0" + struct.pack(">I", len(message)) + message
+
+
 @dataclass(slots=True)
-class _Reply:
+class Reply:
     """What has come so far for one call."""
 
     body: bytearray
@@ -71,18 +72,10 @@ class _Reply:
     ended: bool = False
 
 
-class Connection:
-    """One socket, used by one call at a time."""
+class Conversation:
+    """One connection's calls, one after the other, without the socket: what comes goes in, what has to go comes out."""
 
-    def __init__(self, address: Address, target: str, limit: float) -> None:
-        host, _, port = target.rpartition(":")
-        try:
-            self._socket: socket.socket = socket.create_connection((host.strip("[]"), int(port)), limit)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if address.tls:
-                self._socket = _wrapped(address, host.strip("[]"), self._socket)
-        except (OSError, ssl.SSLError) as error:
-            raise CallFailed(UNAVAILABLE, f"failed to connect to {target}: {error}", sent=False) from error
+    def __init__(self, address: Address, target: str) -> None:
         scheme = b"\x87" if address.tls else b"\x86"
         self._start = b"\x83" + scheme + b"\x01" + _text((address.server_name or target).encode())
         self._end = _literal(b"te", b"trailers") + b"\x0f\x10" + _text(b"application/grpc")
@@ -91,105 +84,111 @@ class Connection:
         self._decoder = Decoder()
         self._stream = -1
         self._buffer = bytearray()
+        self._body = b""
+        self._partial = b""
+        self._owed = b""
+        """Answers to pings. The server measures the way with every call unless it waits for one of them, and each
+        would wake whoever waits for the call's answer: so they are given now and then."""
         self._consumed = 0
         self._window = self._room = self._first_window = 65535
         self._frame_size = 16384
         self._leaving = False
-        self._partial = b""
+        self._ends = True
+        """Whether the call under way has one message only."""
+        self.reply = Reply(bytearray())
         # No table of headers (1), no pushes (2), as much room as there is (4).
         settings = struct.pack(">HIHIHI", 1, 0, 2, 0, 4, 2**31 - 1)
-        try:
-            self._socket.sendall(
-                _PREFACE + _frame(_SETTINGS, 0, 0, settings) + _frame(_WINDOW, 0, 0, struct.pack(">I", _ROOM))
-            )
-        except OSError as error:
-            self.close()
-            raise CallFailed(UNAVAILABLE, f"failed to connect to {target}: {error}", sent=False) from error
-
-    def close(self) -> None:
-        """Close the socket, without a word: whatever is under way is given up."""
-        self._socket.close()
+        self.out = _PREFACE + _frame(_SETTINGS, 0, 0, settings) + _frame(_WINDOW, 0, 0, struct.pack(">I", _ROOM))
+        """What has to be sent."""
 
     @property
-    def usable(self) -> bool:
-        """Whether it is worth sending something: the server has not said that it goes, nor gone."""
-        if self._leaving or self._stream > _MOST_STREAMS:
-            return False
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        if not poll.poll(0):
-            return True
-        try:
-            # What came while nobody listened: settings, pings, a farewell.
-            self._socket.settimeout(0.2)
-            self._receive()
-            self._handle(_Reply(bytearray()))
-        except (CallFailed, OSError):
-            return False
-        return not self._leaving
+    def over(self) -> bool:
+        """Whether nothing more is to be asked here: the server said that it goes, or numbers or room run out."""
+        return self._leaving or self._stream > _MOST_STREAMS or self._consumed > _ROOM // 2
 
-    def call(self, method: str, message: bytes, token: str, limit: float) -> bytes:
-        """Send a request and wait for its answer. After any error the connection is of no use any more."""
-        until = clock.now() + limit
-        try:
-            self._stream += 2
-            self._send(method, message, token, limit, until)
-            reply = _Reply(bytearray())
-            self._handle(reply)
-            while not reply.ended:
-                self._socket.settimeout(max(0.001, until - clock.now()))
-                self._receive()
-                self._handle(reply)
-        except TimeoutError as error:
-            raise CallFailed(DEADLINE_EXCEEDED, "no answer came in time") from error
-        except OSError as error:
-            raise CallFailed(UNAVAILABLE, f"the connection broke: {error}") from error
-        if reply.status != 0:
-            raise CallFailed(UNKNOWN if reply.status is None else reply.status, reply.details)
-        if self._consumed > _ROOM // 2:
-            self._leaving = True  # a new one has all its room again
-        return bytes(reply.body[5:])
+    def take_out(self) -> bytes:
+        """What has to be sent now."""
+        out, self.out = self.out, b""
+        return out
 
-    def _send(self, method: str, message: bytes, token: str, limit: float, until: float) -> None:
+    def ask(self, method: str, message: bytes, token: str, limit: float) -> None:
+        """Begin a call."""
+        self._stream += 2
+        self.reply = Reply(bytearray())
         path = self._paths.get(method)
         if path is None:
             path = self._paths[method] = self._start + b"\x04" + _text(method.encode()) + self._end
         block = path + _literal(b"grpc-timeout", b"%dm" % max(1, int(limit * 1000)))
         if token:
             block += _literal(b"token", token.encode())
-        body = b"\0" + struct.pack(">I", len(message)) + message
-        head = _frame(_HEADERS, _END_HEADERS, self._stream, block)
-        self._socket.settimeout(limit)
+        self._body, self._ends = _enveloped(message), True
         self._room = self._first_window
-        if len(body) <= min(self._frame_size, self._window, self._room):
-            self._window -= len(body)
-            self._socket.sendall(head + _frame(_DATA, _END_STREAM, self._stream, body))
-            return
-        self._socket.sendall(head)
-        self._send_long(body, until)
+        if self._owed and self._stream % CALLS_A_PING == 1:
+            self.pay()
+        self.out += _frame(_HEADERS, _END_HEADERS, self._stream, block)
+        self._go_on()
 
-    def _send_long(self, body: bytes, until: float) -> None:
-        """In pieces, each when the server says that there is room."""
-        while body:
-            while min(self._room, self._window) <= 0:
-                self._socket.settimeout(max(0.001, until - clock.now()))
-                self._receive()
-                self._handle(_Reply(bytearray()))
-            piece = body[: min(self._frame_size, self._window, self._room)]
-            body = body[len(piece) :]
+    def open(self, method: str, token: str) -> None:
+        """Begin a call that goes on: messages in both directions until one side ends it."""
+        self._stream += 2
+        self.reply = Reply(bytearray())
+        self._room, self._ends = self._first_window, False
+        block = self._start + b"\x04" + _text(method.encode()) + self._end
+        if token:
+            block += _literal(b"token", token.encode())
+        self.out += _frame(_HEADERS, _END_HEADERS, self._stream, block)
+
+    def send(self, message: bytes) -> None:
+        """One more message of a call that goes on."""
+        self._body += _enveloped(message)
+        self._go_on()
+
+    def messages(self) -> list[bytes]:
+        """Those that have come whole since the last look."""
+        body, at = self.reply.body, 0
+        found = []
+        while len(body) - at >= 5:
+            length = int.from_bytes(body[at + 1 : at + 5], "big")
+            if len(body) - at < 5 + length:
+                break
+            found.append(bytes(body[at + 5 : at + 5 + length]))
+            at += 5 + length
+        del body[:at]
+        if self._consumed > _ROOM // 64:
+            room = struct.pack(">I", self._consumed)
+            self.out += _frame(_WINDOW, 0, 0, room) + _frame(_WINDOW, 0, self._stream, room)
+            self._consumed = 0
+        return found
+
+    def ping(self) -> None:
+        """Ask whether anybody is there."""
+        self.out += _frame(_PING, 0, 0, b"holdfast")
+
+    def pay(self) -> None:
+        """Answer the pings that came so far."""
+        self.out += self._owed
+        self._owed = b""
+
+    def answer(self) -> bytes:
+        """The answer, once the reply has ended; CallFailed if it is an error."""
+        reply = self.reply
+        if reply.status != 0:
+            raise CallFailed(UNKNOWN if reply.status is None else reply.status, reply.details)
+        return bytes(reply.body[5:])
+
+    def _go_on(self) -> None:
+        """Send of the body what the server has room for."""
+        while self._body and min(self._window, self._room) > 0:
+            piece = self._body[: min(self._frame_size, self._window, self._room)]
+            self._body = self._body[len(piece) :]
             self._window -= len(piece)
             self._room -= len(piece)
-            self._socket.sendall(_frame(_DATA, 0 if body else _END_STREAM, self._stream, piece))
+            self.out += _frame(_DATA, _END_STREAM if self._ends and not self._body else 0, self._stream, piece)
 
-    def _receive(self) -> None:
-        data = self._socket.recv(_RECEIVED)
-        if not data:
-            raise ConnectionResetError("the server closed it")
-        self._buffer += data
-
-    def _handle(self, reply: _Reply) -> None:
-        """Take every whole frame that has come."""
+    def feed(self, data: bytes) -> None:
+        """Take what has come."""
         buffer, at = self._buffer, 0
+        buffer += data
         while len(buffer) - at >= 9:
             length = int.from_bytes(buffer[at : at + 3], "big")
             if len(buffer) - at < 9 + length:
@@ -197,16 +196,17 @@ class Connection:
             kind, flags, stream = struct.unpack_from(">BBI", buffer, at + 3)
             payload = bytes(buffer[at + 9 : at + 9 + length])
             at += 9 + length
-            self._take(kind, flags, stream & 0x7FFFFFFF, payload, reply)
+            self._take(kind, flags, stream & 0x7FFFFFFF, payload)
         del buffer[:at]
+        if self._body:
+            self._go_on()
 
-    def _take(self, kind: int, flags: int, stream: int, payload: bytes, reply: _Reply) -> None:
-        mine = stream == self._stream
+    def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
+        mine, reply = stream == self._stream, self.reply
         if kind == _DATA:
             self._consumed += len(payload)
             if mine:
                 reply.body += _unpadded(flags, payload)
-                reply.ended = reply.ended or bool(flags & _END_STREAM)
         elif kind in (_HEADERS, _CONTINUATION):
             self._partial += _unpadded(flags, payload) if kind == _HEADERS else payload
             if flags & _END_HEADERS:
@@ -216,11 +216,11 @@ class Connection:
                     # Only the last headers have it.
                     reply.status, reply.details, reply.ended = status, details, True
         elif kind == _RST and mine:
-            raise CallFailed(UNAVAILABLE, "the server ended the call")
+            reply.status, reply.details, reply.ended = UNAVAILABLE, "the server ended the call", True
         elif kind == _SETTINGS and not flags & _ACK:
             self._settle(payload)
         elif kind == _PING and not flags & _ACK:
-            self._socket.sendall(_frame(_PING, _ACK, 0, payload))
+            self._owed += _frame(_PING, _ACK, 0, payload)
         elif kind == _GOAWAY:
             self._leaving = True
         elif kind == _WINDOW:
@@ -235,7 +235,7 @@ class Connection:
                 self._first_window = value
             elif number == 5:
                 self._frame_size = value
-        self._socket.sendall(_frame(_SETTINGS, _ACK, 0, b""))
+        self.out += _frame(_SETTINGS, _ACK, 0, b"")
 
     def _meaning(self, block: bytes) -> tuple[int | None, str]:
         """The call's status and what it says, if these headers have it."""
@@ -262,11 +262,3 @@ def _unpadded(flags: int, payload: bytes) -> bytes:
     if flags & _PRIORITY:
         payload = payload[5:]
     return payload
-
-
-def _wrapped(address: Address, host: str, plain: socket.socket) -> socket.socket:
-    context = ssl.create_default_context(cadata=address.ca.decode() if address.ca else None)
-    context.set_alpn_protocols(["h2"])
-    if address.cert_files is not None:
-        context.load_cert_chain(*address.cert_files)
-    return context.wrap_socket(plain, server_hostname=address.server_name or host)

@@ -41,6 +41,9 @@ LeaseRevokeRequest    ID 1 int64
 LeaseRevokeResponse   header 1 Header
 LeaseKeepAliveRequest   ID 1 int64
 LeaseKeepAliveResponse  header 1 Header, ID 2 int64, TTL 3 int64
+LeasesRequest
+LeaseStatus           ID 1 int64
+LeasesResponse        header 1 Header, leases 2 *LeaseStatus
 WatchCreateRequest    key 1 bytes, range_end 2 bytes, start_revision 3 int64, progress_notify 4 bool,
                       filters 5 *int32, prev_kv 6 bool, watch_id 7 int64
 WatchCancelRequest    watch_id 1 int64

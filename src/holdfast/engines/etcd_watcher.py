@@ -1,8 +1,8 @@
 """One watch stream for all that a client waits for.
 
-The stream is read in a thread of its own: gRPC's blocking streams know no other way. Should it
-break, or its endpoint fall silent, it is made again at another one, and every watch goes on where
-it was: nothing is missed unless etcd has compacted it away, and then whoever watches is told.
+The stream is read in a thread of its own. Should it break, or its endpoint fall silent, it is made
+again at another one, and every watch goes on where it was: nothing is missed unless etcd has
+compacted it away, and then whoever watches is told.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Any
-
-import grpc
 
 from holdfast.engines.etcd_http2 import CallFailed
 from holdfast.engines.etcd_messages import message
+from holdfast.engines.etcd_sockets import Stream
 from holdfast.engines.etcd_wire import SERVICE, WATCH, Wire, serialize
 
 _Request, _Create, _Cancel = message("WatchRequest"), message("WatchCreateRequest"), message("WatchCancelRequest")
@@ -51,8 +49,8 @@ class Watch:
     spent: bool = False
     """Whether the one key that it was for is gone."""
     fresh: bool = False
-    """Whether it begins when etcd hears of it: one that begins earlier is served by a loop that turns ten times a second.
-    Whoever watches is told to look again if something was written in between."""
+    """Whether it begins when etcd hears of it: one that begins earlier is served by a loop that turns ten times a
+    second. Whoever watches is told to look again if something was written in between."""
 
     def request(self) -> Any:
         return _Request(
@@ -76,8 +74,7 @@ class Watcher:
         self._numbers = itertools.count(1)
         self._watches: dict[int, Watch] = {}
         self._names: dict[str, int] = {}
-        self._queue: SimpleQueue[Any] | None = None
-        self._call: Any = None
+        self._stream: Stream | None = None
         self._thread: threading.Thread | None = None
         self._spent = 0
         """How many watches etcd still has of which nothing comes any more."""
@@ -133,29 +130,32 @@ class Watcher:
             self._send(_Request(cancel_request=_Cancel(watch_id=number)))
 
     def _send(self, request: Any) -> None:
-        if self._queue is not None:
+        if self._stream is not None:
             if self._wire.counted is not None:
                 self._wire.counted(WATCH)
-            self._queue.put(request)
+            self._stream.send(serialize(request))
 
     def restart(self) -> None:
         """The endpoint has fallen silent: go on at another one."""
-        call = self._call
-        if call is not None:
-            call.cancel()
+        stream = self._stream
+        if stream is not None:
+            stream.close()
 
     def stop(self) -> None:
         """End the stream and its thread."""
         with self._lock:
             self._stopped = True
-            thread, call = self._thread, self._call
-            if self._queue is not None:
-                self._queue.put(None)
+            thread, stream = self._thread, self._stream
         self._rest.set()
-        if call is not None:
-            call.cancel()
+        if stream is not None:
+            stream.close()
         if thread is not None and thread is not threading.current_thread():
             thread.join(2.0)
+
+    def abandon(self) -> None:
+        """This process is a fork: the stream is its parent's."""
+        if self._stream is not None:
+            self._stream.drop()
 
     # In the stream's thread
 
@@ -163,7 +163,7 @@ class Watcher:
         pause = FIRST_PAUSE
         at = self._wire.current
         while not self._stopped:
-            if self._stream(at):
+            if self._read(at):
                 pause = FIRST_PAUSE
                 at = self._wire.current
             else:
@@ -171,33 +171,28 @@ class Watcher:
                 self._rest.wait(pause)
                 pause = min(pause * 2, LAST_PAUSE)
 
-    def _stream(self, at: int) -> bool:
+    def _read(self, at: int) -> bool:
         """Read one stream to its end; whether anything came."""
         endpoints = self._wire.address.endpoints
         came = False
-        queue: SimpleQueue[Any] = SimpleQueue()
+        stream: Stream | None = None
         # Its end is no error here: the loop around it makes another one.
-        # A channel of its own: threads that read from one connection wake each other for nothing.
-        channel = self._wire.address.channel(endpoints[at % len(endpoints)])
-        with suppress(grpc.RpcError, CallFailed, ValueError):
-            open_stream = channel.stream_stream(SERVICE + WATCH, serialize, _Response.FromString)
-            call: Any = open_stream(iter(queue.get, None), metadata=self._wire.metadata(SIGN_IN))
+        with suppress(CallFailed, OSError, ValueError):
+            target, token = endpoints[at % len(endpoints)], self._wire.token(SIGN_IN)
+            stream = Stream(self._wire.address, target, SERVICE + WATCH, token)
             with self._lock:
-                if self._stopped:
-                    call.cancel()
-                    queue.put(None)
-                    channel.close()
-                    return False
-                self._queue, self._call, self._spent = queue, call, 0
-                for watch in self._watches.values():
-                    self._send(watch.request())
-            for response in call:
-                came = True
-                self._heard(response)
+                if not self._stopped:
+                    self._stream, self._spent = stream, 0
+                    for watch in self._watches.values():
+                        self._send(watch.request())
+            while not self._stopped:
+                for message in stream.receive():
+                    came = True
+                    self._heard(_Response.FromString(message))
         with self._lock:
-            self._queue = self._call = None
-        queue.put(None)
-        channel.close()
+            self._stream = None
+        if stream is not None:
+            stream.close()
         return came
 
     def _heard(self, response: Any) -> None:

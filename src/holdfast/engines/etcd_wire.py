@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.engines.etcd_address import Address
-from holdfast.engines.etcd_http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed, Connection
+from holdfast.engines.etcd_http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed
 from holdfast.engines.etcd_messages import message
+from holdfast.engines.etcd_sockets import Connection
 from holdfast.errors import EngineUnavailable, Outcome
 from holdfast.runtime import clock
 
@@ -86,15 +87,18 @@ def serialize(request: Any) -> bytes:
     return data
 
 
+def decode(method: str, data: bytes) -> Any:
+    """What a method has answered."""
+    return message(_ANSWERS[method]).FromString(data)
+
+
 class Endpoint:
     """One member of the cluster."""
 
     def __init__(self, address: Address, target: str) -> None:
-        self._address, self.target = address, target
-        self.channel = address.channel(target)
+        self.address, self.target = address, target
         self._idle: list[Connection] = []
         self._closed = False
-        self._calls: dict[str, Any] = {}
 
     def exchange(self, name: str, request: Any, token: str, limit: float) -> Any:
         """Call a method and wait for its answer, on a connection that nobody else uses meanwhile."""
@@ -112,7 +116,7 @@ class Endpoint:
             connection.close()
             raise
         self._give(connection)
-        return message(_ANSWERS[name]).FromString(data)
+        return decode(name, data)
 
     def _take(self, limit: float) -> Connection:
         while self._idle:
@@ -125,7 +129,7 @@ class Endpoint:
             connection.close()
         if self._closed:
             raise CallFailed(CLOSED, "the client was closed", sent=False)
-        return Connection(self._address, self.target, limit)
+        return Connection(self.address, self.target, limit)
 
     def _give(self, connection: Connection) -> None:
         if self._closed:
@@ -134,27 +138,14 @@ class Endpoint:
             self._idle.append(connection)
 
     def close(self) -> None:
-        """Close the channel and every connection."""
-        self.drop()
-        self.channel.close()
-
-    def drop(self) -> None:
-        """Close every connection without a word; the channel is left alone."""
+        """Close every connection, without a word: a fork does the same to its copies."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
 
-    def method(self, name: str) -> Any:
-        """What calls a method here by way of gRPC: for tasks."""
-        found = self._calls.get(name)
-        if found is None:
-            answers = message(_ANSWERS[name]).FromString
-            found = self._calls[name] = self.channel.unary_unary(SERVICE + name, serialize, answers)
-        return found
-
 
 class Wire:
-    """The channels of one client, shared by its threads and tasks."""
+    """The ways of one client to its cluster, shared by its threads and tasks."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -177,11 +168,6 @@ class Wire:
                 self._token = self._authenticate(limit)
             return self._token
 
-    def metadata(self, limit: float) -> tuple[tuple[str, str], ...]:
-        """The same as gRPC takes it."""
-        token = self.token(limit)
-        return (("token", token),) if token else ()
-
     def _authenticate(self, limit: float) -> str:
         request = message("AuthenticateRequest")(name=self.address.user, password=self.address.password)
         endpoint = self.endpoints[self.current % len(self.endpoints)]
@@ -193,14 +179,9 @@ class Wire:
         self._token = None
 
     def close(self) -> None:
-        """Close every channel and connection."""
+        """Close every connection."""
         for endpoint in self.endpoints:
             endpoint.close()
-
-    def drop(self) -> None:
-        """This process is a fork: its copies of the sockets are closed, the channels are not touched."""
-        for endpoint in self.endpoints:
-            endpoint.drop()
 
 
 class Attempts:

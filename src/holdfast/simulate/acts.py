@@ -7,6 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from holdfast.core.table.commands import Break
+from holdfast.locks.owner import owner
 from holdfast.model import Mode
 from holdfast.runtime.simulated import Task
 from holdfast.simulate.chronicle import Begun
@@ -73,13 +74,14 @@ class UseBoth:
         """One inside the other."""
         outer = Worker(person, number, spec_of("lock", self.first, "exclusive", 0, False), self.wait)
         inner = Worker(person, number, spec_of("lock", self.second, "exclusive", 0, False), self.wait)
-        if not await outer.take_as_owner():
-            return
-        try:
-            await outer.work(self.seconds)
-            await inner.run(self.seconds, "")
-        finally:
-            await outer.give_back()
+        with owner(outer.owner):
+            if not await outer.take():
+                return
+            try:
+                await outer.work(self.seconds)
+                await inner.run(self.seconds, "")
+            finally:
+                await outer.give_back()
 
 
 @dataclass(frozen=True, slots=True)

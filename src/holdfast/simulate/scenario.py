@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.simulate.acts import Act, running
-from holdfast.simulate.manager import Disk, Manager
 from holdfast.simulate.network import FAIR, Weather
 from holdfast.simulate.simulation import Simulation, quiet
+from holdfast.simulate.table_server import Disk, TableServer
 from holdfast.verify.history import History, Run
 
 SETTLES = 16.0
@@ -27,7 +27,7 @@ class Plot:
     rates: dict[str, float] = field(default_factory=dict)
     """How fast clocks run; 1 unless told."""
     world: type[Simulation] = Simulation
-    manager_class: type[Manager] = Manager
+    manager_class: type[TableServer] = TableServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def play(
     *,
     keep: Sequence[int] | None = None,
     told: bool = True,
-    manager_class: type[Manager] | None = None,
+    manager_class: type[TableServer] | None = None,
 ) -> Told:
     """Run a scenario from one seed to its end; only the acts in `keep`, if given."""
     plot = plot_of(scenario, seed)

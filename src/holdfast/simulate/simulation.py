@@ -14,9 +14,9 @@ from holdfast.engines.table_verbs import TableVerbs
 from holdfast.locks.client import Client
 from holdfast.runtime.simulated import Machine, Pause, Task, World, suspend
 from holdfast.simulate.chronicle import Chronicle
-from holdfast.simulate.manager import Disk, Manager
 from holdfast.simulate.network import FAIR, Network, NetworkIo, Weather
 from holdfast.simulate.resource import Resource
+from holdfast.simulate.table_server import Disk, TableServer
 
 MANAGER, RESOURCE = "manager", "resource"
 
@@ -93,7 +93,7 @@ class Person:
 class Simulation:
     """Everything that is simulated, from one seed."""
 
-    manager_class: type[Manager] = Manager
+    manager_class: type[TableServer] = TableServer
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Simulation:
         weather: Weather | None = None,
         disk: Disk | None = None,
         rates: dict[str, float] | None = None,
-        manager_class: type[Manager] | None = None,
+        manager_class: type[TableServer] | None = None,
         told: bool = True,
     ) -> None:
         self.seed, self.ttl, self.rates = seed, ttl, rates or {}
@@ -111,13 +111,13 @@ class Simulation:
         self.chronicle = Chronicle(self.world, told)
         self.network = Network(self.world, weather or FAIR)
         self.machines: dict[str, Machine] = {}
-        self.build(disk, manager_class or Manager)
+        self.build(disk, manager_class or TableServer)
         self.resource = Resource(Machine(self.world, RESOURCE))
         self.people: dict[str, Person] = {}
         self.used: set[tuple[str, str]] = set()
         """Kinds and names that anybody asked for."""
 
-    def build(self, disk: Disk | None, manager_class: type[Manager]) -> None:
+    def build(self, disk: Disk | None, manager_class: type[TableServer]) -> None:
         """Set up where the lock state lives."""
         machine = self.machines[MANAGER] = Machine(self.world, MANAGER, self.rates.get(MANAGER, 1.0))
         self.manager = manager_class(self.network, machine, disk)
@@ -135,16 +135,13 @@ class Simulation:
 
         What has died is not counted: it blocks nobody, and goes with the next step of anybody.
         """
-        left = []
+        left: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
         rows, now = self.manager.rows, self.manager.now()
-        for kind, name in sorted({*rows.lines, *rows.alone}):
-            line = rows.line(kind, name)
-            assert line is not None
-            holders = [row.claim.owner for row in line.holders.values() if rows.alive(row, now)]
-            waiters = [row.claim.owner for row in line.queue if rows.alive(row, now)]
-            if holders or waiters:
-                left.append((kind.partition(".")[2], name, holders, waiters))
-        return left
+        for row in rows.rows.values():
+            if rows.alive(row, now):
+                key = (row.claim.kind.partition(".")[2], row.claim.name)
+                left.setdefault(key, ([], []))[row.token is None].append(row.claim.owner)
+        return [(kind, name, holders, waiters) for (kind, name), (holders, waiters) in sorted(left.items())]
 
     def troubled(self) -> bool:
         """Whether some fault is not over yet."""

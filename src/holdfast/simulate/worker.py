@@ -8,7 +8,6 @@ from typing import Any
 from holdfast.errors import EngineUnavailable, HoldfastError, LockLost, NotHeld, StaleToken
 from holdfast.locks.acquire import acquire, try_acquire
 from holdfast.locks.hold import Hold
-from holdfast.locks.owner import _chosen as chosen
 from holdfast.locks.owner import owner
 from holdfast.locks.release import release
 from holdfast.locks.spec import Spec, make_spec
@@ -54,12 +53,6 @@ class Worker:
                     await self.work(seconds)
             finally:
                 await self.give_back()
-
-    async def take_as_owner(self) -> bool:
-        """The same, for whoever goes on to take something else under it."""
-        # The task's own context: what it does after this is done as this owner too.
-        chosen.set(self.owner)
-        return await self.take()
 
     async def take(self) -> bool:
         """Whether it was granted."""

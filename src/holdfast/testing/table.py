@@ -133,10 +133,10 @@ class RehearsalTable(MemoryTable):
         with self.lock:
             return [
                 row
-                for (known, held), line in self.rows.lines.items()
-                if held == name and known.partition(".")[2] == kind
-                for row in line.holders.values()
-                if self.rows.alive(row, self.now())
+                for row in self.rows.rows.values()
+                if row.token is not None
+                and (row.claim.name, row.claim.kind.partition(".")[2]) == (name, kind)
+                and self.rows.alive(row, self.now())
             ]
 
     def end_session(self, session_id: str) -> None:

@@ -58,7 +58,7 @@ def test_a_member_that_is_missing_leaves_no_margin(cluster: EtcdCluster) -> None
 
 
 def test_a_full_quota_is_a_danger() -> None:
-    with EtcdServer("--quota-backend-bytes", "30000") as server:
+    with EtcdServer("--quota-backend-bytes", "20000") as server:
         findings = found(server.url)
 
     assert findings["space"].level == "danger"

@@ -66,7 +66,8 @@ def test_an_uncontended_pair_is_two_requests(connect: Connect) -> None:
     for _ in range(10):
         locks.lock("k").acquire().release()
 
-    assert counted == {"KV/Txn": 20}
+    assert counted["KV/Txn"] == 20
+    assert counted.total() <= 21  # the watch of the session itself may have come late
 
 
 @pytest.mark.parametrize("what", ["semaphore", "read"])
@@ -78,7 +79,8 @@ def test_an_uncontended_permit_or_read_lock_is_two_requests_too(connect: Connect
     for _ in range(10):
         lock.acquire().release()
 
-    assert counted == {"KV/Txn": 20}
+    assert counted["KV/Txn"] == 20
+    assert counted.total() <= 21  # the watch of the session itself may have come late
 
 
 async def turns(url: str, namespace: str, waiters: int, rounds: int) -> float:
@@ -263,3 +265,21 @@ def test_a_place_behind_another_is_not_granted_by_looking(connect: Connect) -> N
     held.release()
     assert isinstance(run(verbs.look(claim, until)), Granted)
     run(verbs.release(claim, until))
+
+
+def test_a_latch_that_is_used_often_keeps_one_lease(server: EtcdServer, connect: Connect) -> None:
+    def leases() -> set[int]:
+        peer = V3Lock(server)
+        ask = peer.channel.unary_unary(
+            "/etcdserverpb.Lease/LeaseLeases", serialize, message("LeasesResponse").FromString
+        )
+        found = {status.ID for status in ask(message("LeasesRequest")(), timeout=5.0).leases}
+        peer.close()
+        return found
+
+    latch = connect().latch("l", count=5)
+    before = leases()
+    for _ in range(5):
+        latch.count_down()
+
+    assert len(leases() - before) == 1

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 
 import pytest
+from kazoo.client import KazooClient
 
 import holdfast
 from holdfast import EngineUnavailable, HoldfastError, LockLost
@@ -143,10 +144,15 @@ def test_a_minority_grants_nothing_and_its_holder_stops_before_the_majority_goes
 def test_a_server_that_lost_its_leader_answers_reads_for_a_while(three_apart: Ensemble, chroot: str) -> None:
     """The control: this is why a heartbeat is a write. A read would go on moving the deadline of a dead session."""
     minority = three_apart.followers[0]
-    with holdfast.connect(minority.url + chroot) as locks:
-        locks.cell("c").set("before")
-        with three_apart.cut_off(minority):
-            assert locks.cell("c").get()[0] == "before"
+    plain = KazooClient(minority.address)
+    plain.start()
+    plain.ensure_path(chroot)
+    with three_apart.cut_off(minority):
+        found = plain.get_async(chroot)
+        assert found.wait(20.0)
+        assert found.successful()
+    plain.stop()
+    plain.close()
 
 
 def test_what_was_written_is_seen_by_way_of_a_server_that_lags(three_apart: Ensemble, chroot: str) -> None:

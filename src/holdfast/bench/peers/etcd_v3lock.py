@@ -10,10 +10,11 @@ import grpc.aio
 
 from holdfast.bench.subject import Where
 from holdfast.core import urls
-from holdfast.engines.etcd_address import CHANNEL, parse_address
+from holdfast.engines.etcd_address import parse_address
 from holdfast.engines.etcd_messages import message
 from holdfast.engines.etcd_wire import serialize
 
+NO_PROXY = [("grpc.enable_http_proxy", 0)]
 LEASE = 600
 """Seconds. Nobody keeps it alive, so it has to last for the whole run."""
 
@@ -54,7 +55,7 @@ class V3Connection:
     def __init__(self, where: Where) -> None:
         self._where, self._sent = where, 0
         self._lock = threading.Lock()
-        self.calls = Calls(grpc.insecure_channel(endpoint(where), list(CHANNEL)))
+        self.calls = Calls(grpc.insecure_channel(endpoint(where), NO_PROXY))
 
     def count(self) -> None:
         with self._lock:
@@ -89,7 +90,7 @@ class V3TaskConnection:
     """A channel of a loop."""
 
     def __init__(self, where: Where) -> None:
-        self._where, self._calls = where, Calls(grpc.aio.insecure_channel(endpoint(where), list(CHANNEL)))
+        self._where, self._calls = where, Calls(grpc.aio.insecure_channel(endpoint(where), NO_PROXY))
 
     def taker(self, name: str) -> V3TaskTaker:
         return V3TaskTaker(self._calls, f"{self._where.namespace}/{name}")

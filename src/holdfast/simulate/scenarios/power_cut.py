@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 from holdfast.simulate.acts import Act, Crash, Use
-from holdfast.simulate.manager import Disk, Manager
 from holdfast.simulate.scenario import Plot, Scenario
+from holdfast.simulate.table_server import Disk, TableServer
 
 
-def plot_with(manager_class: type[Manager], chance: random.Random) -> Plot:
+def plot_with(manager_class: type[TableServer], chance: random.Random) -> Plot:
     """Three take turns while the power fails again and again."""
     uses: list[Act] = [
         Use(round(0.13 * number, 2), "ABC"[number % 3], "account", 0.02, 5.0, writes="fenced") for number in range(24)
@@ -20,7 +20,7 @@ def plot_with(manager_class: type[Manager], chance: random.Random) -> Plot:
 
 
 def plot(chance: random.Random) -> Plot:
-    return plot_with(Manager, chance)
+    return plot_with(TableServer, chance)
 
 
 SCENARIO = Scenario(

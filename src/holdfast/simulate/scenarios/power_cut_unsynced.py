@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from holdfast.simulate.manager import Manager
 from holdfast.simulate.scenario import Plot, Scenario
 from holdfast.simulate.scenarios.power_cut import plot_with
+from holdfast.simulate.table_server import TableServer
 
 
-class Hasty(Manager):
+class Hasty(TableServer):
     """Answers before the disk has it."""
 
     answers_early = True

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from functools import partial
 
 from holdfast.model import Mode
-from holdfast.simulate.acts import Act, BreakLock, Cancel, Crash, Cut, Kill, Stop, Use
+from holdfast.simulate.acts import Act, BreakLock, Cancel, Crash, Cut, Kill, Stop, Use, UseBoth
 from holdfast.simulate.acts import Blow as Blows
-from holdfast.simulate.manager import Disk
 from holdfast.simulate.network import Weather
 from holdfast.simulate.scenario import Plot, Scenario
+from holdfast.simulate.table_server import Disk
 
 PEOPLE = ("A", "B", "C", "D")
 TTL = 4.0
 
 
-def a_use(chance: random.Random, writes: str) -> Use:
-    """Somebody takes something: mostly the same lock, sometimes a permit or a subtree."""
+def a_use(chance: random.Random, writes: str) -> Use | UseBoth:
+    """Somebody takes something: mostly the same lock, sometimes a permit, a subtree, the lead, or two at once."""
     at, who = round(chance.uniform(0.0, 6.0), 3), chance.choice(PEOPLE)
     seconds = round(chance.choice((0.01, 0.1, 0.5, 2.0, 6.0)) * chance.uniform(0.5, 1.5), 3)
     wait = chance.choice((None, None, None, 0, 0.5, 3.0))
@@ -28,7 +28,12 @@ def a_use(chance: random.Random, writes: str) -> Use:
     if what < 0.7:
         mode: Mode = chance.choice(("shared", "shared", "exclusive"))
         return Use(at, who, "r", seconds, wait, mode=mode)
-    if what < 0.85:
+    if what < 0.75:
+        first, second = chance.sample(("k", "a", "b"), 2)
+        return UseBoth(at, who, first, second, min(seconds, 1.0), wait)
+    if what < 0.8:
+        return Use(at, who, "e", seconds, wait, kind="election")
+    if what < 0.88:
         return Use(at, who, "s", seconds, wait, kind="semaphore", limit=2)
     name, subtree = chance.choice((("t", True), ("t/1", False), ("t/1/2", False), ("t/1", True)))
     return Use(at, who, name, seconds, wait, subtree=subtree)
@@ -55,7 +60,7 @@ def a_fault(chance: random.Random) -> Act:
 
 
 def plot(writes: str, chance: random.Random) -> Plot:
-    uses = [a_use(chance, writes) for _ in range(chance.randint(4, 9))]
+    uses: list[Act] = [a_use(chance, writes) for _ in range(chance.randint(4, 9))]
     faults = [a_fault(chance) for _ in range(chance.randint(0, 4))]
     rates = {who: 1 + chance.uniform(-0.004, 0.004) for who in PEOPLE} if chance.random() < 0.3 else {}
     acts = sorted([*uses, *faults], key=lambda act: act.at)

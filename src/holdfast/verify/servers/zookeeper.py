@@ -30,7 +30,7 @@ class ZooKeeperServer(Server):
     def __init__(self, *settings: str, flags: Sequence[str] = (), tick_ms: int = TICK_MS) -> None:
         super().__init__()
         self.settings, self.flags, self.tick_ms = list(settings), list(flags), tick_ms
-        for setting in ("syncLimit=5", "minSessionTimeout=800", "maxSessionTimeout=60000", "4lw.commands.whitelist=*"):
+        for setting in ("syncLimit=5", "minSessionTimeout=1200", "maxSessionTimeout=60000", "4lw.commands.whitelist=*"):
             if not any(given.startswith(setting.partition("=")[0]) for given in settings):
                 self.settings.append(setting)
         self.number = 1

@@ -46,7 +46,7 @@ class Disk:
         self.written.clear()
 
 
-class Manager:
+class TableServer:
     """Runs the lock table. With a disk it answers nothing that is not on it; without one it never crashes."""
 
     repeatable = frozenset({Open, Renew, Sweep, Enter, Look, Leave, Inspect})
