@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.engines import ENGINES, FreshUrl, Subject
+from tests.conformance.engines import ENGINES, Subject
 
 VARIANTS = {"rediss", "redis+sentinel", "redis+cluster"}
 SUBJECTS = [subject for subject in ENGINES if subject.name not in VARIANTS]
-
-
-@pytest.fixture(scope="session")
-def fresh_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Subject], str]]:
-    """Makes URLs. Each engine is started when a test first asks for it, and once a run."""
-    started: dict[str, FreshUrl] = {}
-    with ExitStack() as stack:
-
-        def make(subject: Subject) -> str:
-            if subject.name not in started:
-                folder = tmp_path_factory.mktemp(subject.name)
-                started[subject.name] = stack.enter_context(subject.start(folder))
-            return started[subject.name]()
-
-        yield make
 
 
 @pytest.fixture(params=SUBJECTS, ids=lambda subject: subject.name)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import select
-import socket
 import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 from hiredis import ProtocolError, Reader
 
 from holdfast.core.table.commands import Notice
+from holdfast.engines.alarm import Alarm
 from holdfast.engines.resp import Lost, pack
 from holdfast.engines.resp_blocking import Connection
 from holdfast.runtime import clock
@@ -25,7 +24,7 @@ PATIENCE = 0.5
 """How long such a try may take: heartbeats wait meanwhile."""
 
 
-class Bell:
+class Bell(Alarm):
     """A flag that any thread sets, and one subscription for all that this client waits for.
 
     Messages are handed on in the thread that waits, which is the keeper's. Should the
@@ -36,38 +35,16 @@ class Bell:
     def __init__(
         self, route: Route, prefix: str, deliver: Callable[[Notice, list[str]], None], missed: Callable[[], None]
     ) -> None:
+        super().__init__()
         self._route, self._prefix, self._deliver, self._missed = route, prefix, deliver, missed
-        self._flag = False
-        self._near, self._far = socket.socketpair()
-        self._near.setblocking(False)
-        self._far.setblocking(False)
         self._session: str | None = None
         self._connection: Connection | None = None
         # Not select(): it cannot watch file number 1024 and beyond.
         self._poll = select.poll()
-        self._near_number = self._near.fileno()
-        self._poll.register(self._near_number, select.POLLIN)
+        self._poll.register(self.descriptor, select.POLLIN)
         self._tls = route.tls is not None
         self._retry_at = 0.0
         self._pinged = self._heard = 0.0
-
-    # From any thread
-
-    def set(self) -> None:
-        if not self._flag:
-            self._flag = True
-            # A full pipe is a rung bell too.
-            with contextlib.suppress(BlockingIOError, OSError):
-                self._far.send(b"!")
-
-    def clear(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self._near.recv(4096):
-                continue
-        self._flag = False
-
-    def is_set(self) -> bool:
-        return self._flag
 
     # In the keeper's thread
 
@@ -98,7 +75,7 @@ class Bell:
     def wait(self, timeout: float | None = None) -> bool:
         """Until the bell is rung or the time is over; hands on what is published meanwhile."""
         until = None if timeout is None else clock.now() + timeout
-        while not self._flag:
+        while not self._rung:
             left = None if until is None else until - clock.now()
             if left is not None and left <= 0:
                 return False
@@ -118,9 +95,8 @@ class Bell:
             self._hear()
             return
         for number, _ in self._poll.poll(None if left is None else left * 1000):
-            if number == self._near_number:
-                with contextlib.suppress(BlockingIOError):
-                    self._near.recv(4096)
+            if number == self.descriptor:
+                self.empty()
             elif self._connection is not None:
                 self._hear()
 
@@ -187,5 +163,4 @@ class Bell:
     def close(self) -> None:
         self._session = None
         self._drop()
-        self._near.close()
-        self._far.close()
+        super().close()

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
 
 from holdfast.verify.proxy import Proxy
 from tests.conformance.apis import APIS, Api, Front
-from tests.conformance.engines import ENGINES, FreshUrl, Subject
+from tests.conformance.engines import ENGINES, Subject
 from tests.conformance.stage import Stage
 
 ON_A_WIRE = [subject for subject in ENGINES if subject.name in ("holdfast", "redis")]
-
-
-@pytest.fixture(scope="session")
-def fresh_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Subject], str]]:
-    """Makes URLs. Each engine is started when a test first asks for it, and once a run."""
-    started: dict[str, FreshUrl] = {}
-    with ExitStack() as stack:
-
-        def make(subject: Subject) -> str:
-            if subject.name not in started:
-                started[subject.name] = stack.enter_context(subject.start(tmp_path_factory.mktemp(subject.name)))
-            return started[subject.name]()
-
-        yield make
 
 
 @pytest.fixture(params=ON_A_WIRE, ids=lambda subject: subject.name)
