@@ -18,9 +18,9 @@ from holdfast.engines.holdfast.blocking import BlockingWire, PortIo
 from holdfast.engines.holdfast.checkup import check_up
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Line
-from holdfast.engines.holdfast.port import Port
+from holdfast.engines.holdfast.port import Carry, Port
 from holdfast.engines.holdfast.route import OPTIONS, make_route
-from holdfast.engines.holdfast.tasks import TaskWire
+from holdfast.engines.holdfast.tasks import TaskWire, from_elsewhere
 from holdfast.engines.table_verbs import TableVerbs
 from holdfast.model import Guarantees
 from holdfast.runtime.asyncio import AsyncioIo
@@ -61,16 +61,21 @@ class HoldfastEngine:
         self._ports: list[Port] = []
         self._bells: list[Bell] = []
         self._tasks = False
+        self._claims: Carry | None = None
+        """By which claims are sent, from a thread that may block."""
 
     def _deliver(self, notice: Notice) -> None:
         self.deliver(notice)
 
     def blocking(self) -> TableVerbs:
         """The first are the callers'; the second, or the first beside a loop, are the keeper's."""
-        keeper = bool(self._ports)
-        # Pushes go where somebody always listens: to the loop, or else to the keeper.
-        role = ("QUIET",) if not keeper else ("SIDE", "QUIET") if self._tasks else ("SIDE",)
-        port = Port(self.desk, BlockingWire(self.desk), role)
+        if self._claims is None:
+            port = Port(self.desk, BlockingWire(self.desk), ("QUIET",))
+            self._claims = port.call
+        else:
+            # Pushes go where somebody always listens: to the loop, or else to the keeper.
+            role = ("SIDE", "QUIET") if self._tasks else ("SIDE",)
+            port = Port(self.desk, BlockingWire(self.desk), role, self._claims)
         self._ports.append(port)
         bell = Bell(port)
         self._bells.append(bell)
@@ -79,6 +84,7 @@ class HoldfastEngine:
     def asyncio(self, loop: asyncio.AbstractEventLoop) -> TableVerbs:
         self._tasks = True
         port = Port(self.desk, TaskWire(self.desk, loop), ())
+        self._claims = from_elsewhere(port, loop)
         self._ports.append(port)
         io = AsyncioIo(port, loop)
         return TableVerbs(io, io.signal())

@@ -5,6 +5,7 @@ Written once: the wire under it blocks or awaits.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -48,11 +49,20 @@ class Wire(Protocol):
     def lock(self) -> AbstractAsyncContextManager[object]: ...
 
 
+Carry = Callable[[cmd.Command, float], Awaitable[Any]]
+"""Sends a command by another port."""
+
+CLAIMS = frozenset({cmd.Enter, cmd.Release, cmd.HandOver, cmd.Adopt})
+"""What only the connection for claims may say, so that a session's claims have one order."""
+
+
 class Port:
     """One connection at a time, made when it is needed, and made again when it is lost."""
 
-    def __init__(self, desk: Desk, wire: Wire, role: tuple[str, ...]) -> None:
+    def __init__(self, desk: Desk, wire: Wire, role: tuple[str, ...], claims: Carry | None = None) -> None:
         self.desk, self.wire, self.role = desk, wire, role
+        self._claims = claims
+        """The keeper's way to the connection for claims."""
         self.link: Link | None = None
         self._closed = False
         self._connecting = wire.lock()
@@ -60,6 +70,8 @@ class Port:
     async def call(self, command: cmd.Command, until: float) -> Any:
         """The reply; EngineUnavailable says whether the command may have been carried out."""
         desk = self.desk
+        if self._claims is not None and type(command) in CLAIMS:
+            return await self._claims(command, until)
         if type(command) is cmd.Sweep:
             return cmd.Done()  # the server clears away the dead by itself
         if type(command) is cmd.Look:

@@ -8,10 +8,13 @@ from typing import Any
 
 from hiredis import ProtocolError, PushNotification
 
+from holdfast.core.table.commands import Command
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Hear
+from holdfast.engines.holdfast.port import Carry, Port
 from holdfast.engines.resp import Address, Lost
 from holdfast.engines.resp_asyncio import Stream
+from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 
 
@@ -44,6 +47,20 @@ class PushStream(Stream):
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
         self._lost()
+
+
+def from_elsewhere(port: Port, loop: asyncio.AbstractEventLoop) -> Carry:
+    """What sends a command by a loop's port, from a thread that may block."""
+
+    async def carry(command: Command, until: float) -> Any:
+        under_way = asyncio.run_coroutine_threadsafe(port.call(command, until), loop)
+        try:
+            return under_way.result(max(0.0, until - clock.now()))
+        except TimeoutError as error:
+            under_way.cancel()
+            raise EngineUnavailable(port.desk.address, "the event loop does not turn", "unknown") from error
+
+    return carry
 
 
 class TaskWire:

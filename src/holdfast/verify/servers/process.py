@@ -18,6 +18,8 @@ from typing import Self
 from holdfast.errors import HoldfastError
 
 READY_WITHIN = 60.0
+PATIENCE = 15.0
+"""How long a server may take to end in order."""
 UNPRIVILEGED = "nobody"
 PACKAGES = {
     "etcd": "etcd-server",
@@ -168,8 +170,12 @@ class Server:
         return self
 
     def stop(self) -> None:
-        """End it as an operator would, and wait until it is gone."""
-        self._end(signal.SIGTERM)
+        """End it as an operator would: in order, and the hard way if it does not come to an end."""
+        try:
+            self._end(signal.SIGTERM, PATIENCE)
+        except subprocess.TimeoutExpired:
+            # etcd without its leader goes on waiting for one.
+            self.kill()
 
     def kill(self) -> None:
         """kill -9."""
@@ -212,14 +218,14 @@ class Server:
         if done.returncode:
             raise ServerFailed(self.name, f"{command[0]}: {done.stdout.decode()}{done.stderr.decode()}")
 
-    def _end(self, number: signal.Signals) -> None:
+    def _end(self, number: signal.Signals, within: float = READY_WITHIN) -> None:
         assert self._process is not None, f"{self.name} is not running"
         if number == signal.SIGKILL:
             # What a killed server leaves behind would keep its successor from starting.
             signal_family(self.pid, number)
         self._process.send_signal(number)
         signal_family(self.pid, signal.SIGCONT)
-        self._process.wait(READY_WITHIN)
+        self._process.wait(within)
         self._process = None
 
     def _other_user(self) -> str | None:
