@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from holdfast.verify.servers.process import stands_still, wait_until
+
 _numbers = itertools.count(1)
 _hosts: dict[int, int] = {}
 """By port of a server: the process that it runs in."""
@@ -64,6 +66,7 @@ def lock_server_stands_still(url: str) -> Iterator[None]:
     """Its process is stopped: connections stay open, nothing is answered."""
     host = _hosts[int(url.rpartition(":")[2])]
     os.kill(host, signal.SIGSTOP)
+    wait_until(lambda: stands_still(host), 60.0, "the lock servers standing still")
     try:
         yield
     finally:

@@ -91,6 +91,15 @@ def signal_family(pid: int, number: signal.Signals) -> None:
             os.kill(each, number)
 
 
+def stands_still(pid: int) -> bool:
+    """Whether every thread of a process is stopped, or it has ended."""
+    try:
+        states = [task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # a thread ended meanwhile: look again
+    return all(state in "TtZX" for state in states)
+
+
 class Server:
     """Start, stop, pause, kill. What is written to `folder` survives a stop and is gone after `close`."""
 
@@ -184,6 +193,10 @@ class Server:
     def pause(self) -> None:
         """Let it stand still: connections stay open, nothing is answered."""
         signal_family(self.pid, signal.SIGSTOP)
+        # The signal is on its way when it was sent: a thread on another core may answer once more.
+        wait_until(
+            lambda: all(stands_still(pid) for pid in family(self.pid)), READY_WITHIN, f"{self.name} standing still"
+        )
 
     def resume(self) -> None:
         """Let it go on after a pause."""
