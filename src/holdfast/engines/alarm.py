@@ -38,8 +38,8 @@ class Alarm:
 
     def empty(self) -> None:
         """Take out what was rung so far."""
-        with suppress(BlockingIOError):
-            while os.read(self.descriptor, 4096):
+        with self._closing, suppress(BlockingIOError):
+            while not self._closed and os.read(self.descriptor, 4096):
                 continue
 
     def close(self) -> None:

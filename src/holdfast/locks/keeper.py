@@ -205,7 +205,9 @@ class Keeper:
         row = rows.Session(client.session_id(), client.ttl, 0.0, client.app, client.host, client.pid)
         sent = self.io.now()
         reply = await self.verbs.open_session(row, sent + client.call_limit)
-        assert not isinstance(reply, SessionOver), "a new session id is known to nobody"
+        if isinstance(reply, SessionOver):
+            # Opened, unanswered, and over before it was asked again: a short ttl on a bad network.
+            raise EngineUnavailable(str(client), "the session ended before its opening was answered", "not done")
         self._beat_at = sent + deadlines.beat_interval(reply.ttl)
         self._sweep_at = self._opened = sent
         return Session(row.id, reply.ttl, deadlines.deadline(sent, reply.ttl))

@@ -79,14 +79,27 @@ class PartitionFront:
         if self.joined:
             return
         self.joined = True
+        taken: list[Hold] = []
         try:
-            self.sit_down(await acquire(self.client, self.spec, None))
+            hold = await acquire(self.client, self.spec, None, taken)
+            if not self.sit_down(hold):
+                # Somebody left for us meanwhile.
+                await release_quietly(self.client, hold)
+                return
             self.turn(await self.agree(self.client.verbs, self.client.until))
         except BaseException:
-            await self.client.io.shielded(self.leave())
+            await self.client.io.shielded(self._withdraw(taken))
             raise
         self._errand.due = self.client.io.now() + PERIOD
         self.client.start_keeper().add_errand(self._errand)
+
+    async def _withdraw(self, taken: list[Hold]) -> None:
+        """Leave, also with a hold that was taken and is not ours yet."""
+        mine = self.hold
+        await self.leave()
+        for hold in taken:
+            if hold is not mine:
+                await release_quietly(self.client, hold)
 
     async def leave(self) -> None:
         """Stop being a member; our keys go to the others at once."""

@@ -34,7 +34,7 @@ class Bell(Alarm):
             left = None if until is None else until - clock.now()
             if left is not None and left <= 0:
                 return False
-            line = self._listening()
+            line = self._listening(PATIENCE if left is None else min(PATIENCE, left))
             if line is not None:
                 rung = line.listen(self.descriptor, left)
             else:
@@ -50,7 +50,7 @@ class Bell(Alarm):
         poll.register(self.descriptor, select.POLLIN)
         return bool(poll.poll(None if seconds is None else seconds * 1000))
 
-    def _listening(self) -> Line | None:
+    def _listening(self, patience: float) -> Line | None:
         """The connection that pushes come over; None if there is no session, or no way to the server just now."""
         link = self._port.link
         if link is None or link.problem is not None or link.session != self._port.desk.session:
@@ -59,7 +59,7 @@ class Bell(Alarm):
                 return None
             self._retry_at = now + RETRY
             try:
-                if not run(self._port.resume(now + PATIENCE)):
+                if not run(self._port.resume(now + patience)):
                     # There is no such session any more: the next heartbeat will say so.
                     self._retry_at = now + PATIENCE
                     return None

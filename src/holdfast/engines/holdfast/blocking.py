@@ -8,26 +8,14 @@ from typing import Any
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Line
 from holdfast.engines.resp import Address
+from holdfast.runtime import clock
 from holdfast.runtime.blocking import BlockingIo
-
-
-class ThreadLock:
-    """A lock for `async with` that never suspends."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    async def __aenter__(self) -> None:
-        self._lock.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 class BlockingWire:
     """Connections that block the thread."""
 
-    lock = ThreadLock
+    lock = staticmethod(threading.Lock)
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -37,6 +25,9 @@ class BlockingWire:
 
     async def call(self, link: Line, packed: bytes, until: float) -> Any:
         return link.call(packed, until)
+
+    async def take(self, lock: threading.Lock, until: float) -> bool:
+        return lock.acquire(timeout=max(0.0, until - clock.now()))
 
     async def pause(self, seconds: float) -> None:
         threading.Event().wait(seconds)

@@ -22,13 +22,15 @@ class Desk:
         self.address, self.route, self._deliver = address, route, deliver
         self.session: str | None = None
         self._secret = ""
+        self.expected: set[str] = set()
+        """Claims that were sent and not given back: a push about another one comes too late."""
         self.handed: dict[str, Granted] = {}
         """Grants that a push brought, until whoever waits takes them."""
 
     def secret(self, session: str) -> str:
         """The secret of a session that is opened now, or once more."""
         if session != self.session:
-            self.handed = {}
+            self.expected, self.handed = set(), {}
             self._secret = secrets.token_urlsafe(24)
             self.session = session
         return self._secret
@@ -36,12 +38,24 @@ class Desk:
     def known_secret(self, session: str) -> str | None:
         return self._secret if session == self.session else None
 
+    def ended(self, session: str) -> None:
+        """There is no such session any more."""
+        if session == self.session:
+            self.session = None
+
+    def forget(self, claim: str) -> None:
+        """It is gone, or was given back."""
+        self.expected.discard(claim)
+        self.handed.pop(claim, None)
+
     def hear(self, push: list[Any]) -> None:
         """Hand a push on, in whatever thread it was read."""
+        if len(push) < 2:
+            return  # something newer than this client
         what, subject = push[0], push[1]
         if what == b"hf.granted":
             claim, grant = subject.decode(), words.granted(push[2:])
-            if grant.hold_left is None:
+            if grant.hold_left is None and claim in self.expected:
                 self.handed[claim] = grant
             self._deliver(Notice(self.session or "", claim, GRANTED))
         elif what == b"hf.gone":
@@ -57,4 +71,5 @@ class Desk:
 
     def missed(self) -> None:
         """Pushes may have got lost, or the session: everybody looks by himself."""
+        self.handed.clear()
         self._deliver(Notice(self.session or "", "", MISSED))

@@ -52,12 +52,14 @@ class Line:
         """For whom it speaks."""
         self._reader = Reader()
         self._sending, self._reading = threading.Lock(), threading.Lock()
+        self._tls_turn = threading.Lock()
+        """One step at a time: reading and writing at once is not for TLS."""
         self._waiting: deque[Waiter] = deque()
         self._heard = clock.now()
         self.socket = self._connect(address, route.tls, until)
         self._tls = route.tls is not None
         try:
-            route.check([self.call(greeting, until) for greeting in route.greetings()])
+            route.check(address, [self.call(greeting, until) for greeting in route.greetings()])
         except BaseException:
             self.end("it could not be opened")
             raise
@@ -85,11 +87,14 @@ class Line:
     def call(self, packed: bytes, until: float) -> Any:
         """Send a command and return its reply, an error reply as a value; Lost if there is none in time."""
         waiter = Waiter()
-        with self._sending:
+        try:
+            with self._sending:
+                if self.problem is not None:
+                    raise Lost(self.problem, sent=False)
+                self._send(waiter, packed, until)
+        finally:
             if self.problem is not None:
-                raise Lost(self.problem, sent=False)
-            self._waiting.append(waiter)
-            self._send(packed, until)
+                self._close()
         try:
             self._await(waiter, until)
         except BaseException:
@@ -102,25 +107,31 @@ class Line:
             raise waiter.reply
         return waiter.reply
 
-    def _send(self, packed: bytes, until: float) -> None:
-        """Write all of it. What was written in part is never finished: the connection ends."""
+    def _send(self, waiter: Waiter, packed: bytes, until: float) -> None:
+        """Write all of it. What was written in part, or waits without having been sent, ends the connection."""
         try:
-            if not self._tls:
+            self._waiting.append(waiter)
+            if self._tls:
+                self._send_tls(packed, until)
+            else:
                 self.socket.sendall(packed)
-                return
-            rest = memoryview(packed)
-            while rest:
-                try:
-                    rest = rest[self.socket.send(rest) :]
-                except ssl.SSLWantWriteError:
-                    self._poll(select.POLLOUT, until)
-                except ssl.SSLWantReadError:
-                    self._poll(select.POLLIN, until)
         except BaseException as error:
             self.end(str(error) or type(error).__name__)
             if isinstance(error, OSError):
                 raise Lost(str(error)) from error
             raise
+
+    def _send_tls(self, packed: bytes, until: float) -> None:
+        rest = memoryview(packed)
+        while rest:
+            try:
+                with self._tls_turn:
+                    sent = self.socket.send(rest)
+                rest = rest[sent:]
+            except ssl.SSLWantWriteError:
+                self._poll(select.POLLOUT, until)
+            except ssl.SSLWantReadError:
+                self._poll(select.POLLIN, until)
 
     def _poll(self, events: int, until: float) -> bool:
         poll = select.poll()
@@ -142,6 +153,8 @@ class Line:
                 # Once more before waiting: whoever reads may have stopped before it could see the gate.
                 waiter.gate = threading.Event()
             else:
+                if self.problem is not None:
+                    raise Lost(self.problem)
                 if not waiter.gate.wait(max(0.0, until - clock.now())):
                     self._give_up(waiter)
                 waiter.gate.clear()
@@ -176,11 +189,11 @@ class Line:
         assert isinstance(self.socket, ssl.SSLSocket)
         if not self.socket.pending() and not self._poll(select.POLLIN, until):
             return
-        with self._sending:
-            try:
+        try:
+            with self._tls_turn:
                 received = self.socket.recv(65536)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                return
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
         self._take(received)
 
     def _take(self, received: bytes) -> None:
@@ -196,13 +209,16 @@ class Line:
                 if isinstance(reply, PushNotification):
                     self._hear(reply)
                 else:
-                    self._answer(self._waiting.popleft(), reply)
+                    # Answered before it goes: an interrupt in between must not leave it with nobody to tell it.
+                    self._answer(self._waiting[0], reply)
+                    self._waiting.popleft()
                 reply = self._reader.gets()
         except (ProtocolError, IndexError) as error:
             self.end(f"the server sent something else than replies: {error}")
 
     def _answer(self, waiter: Waiter, reply: Any) -> None:
-        waiter.reply = reply
+        if waiter.reply is PENDING:
+            waiter.reply = reply
         if waiter.gate is not None:
             waiter.gate.set()
 
@@ -247,11 +263,8 @@ class Line:
         if self.problem is not None:
             return
         self.problem = problem
-        while True:
-            try:
-                waiter = self._waiting.popleft()
-            except IndexError:
-                break
+        # Only the reader takes them out: it may be in the middle of the replies, and they have an order.
+        for waiter in tuple(self._waiting):
             self._answer(waiter, Lost(problem))
         with contextlib.suppress(OSError):
             # Wakes whoever reads; closing the file under it could hand it another's.
@@ -259,9 +272,13 @@ class Line:
         self._close()
 
     def _close(self) -> None:
+        """Close the file, unless somebody reads or writes it now: whoever does that closes it afterwards."""
         if self._reading.acquire(blocking=False):
-            self.socket.close()
+            if self._sending.acquire(blocking=False):
+                self.socket.close()
+                self._sending.release()
             self._reading.release()
+            self._pass_on()
 
     def abandon(self) -> None:
         """This process is a fork: closing the file here says nothing on the wire."""

@@ -5,8 +5,8 @@ Written once: the wire under it blocks or awaits.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from hiredis import ReplyError
@@ -16,8 +16,9 @@ from holdfast.core.table import commands as cmd
 from holdfast.engines.holdfast import words
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.route import TurnedAway
-from holdfast.engines.resp import Address, Lost, parse_address
+from holdfast.engines.resp import Address, Lost
 from holdfast.errors import EngineUnavailable, InvalidRequest
+from holdfast.model import Granted, Place
 from holdfast.runtime import clock
 
 TRY_FOR = 1.0
@@ -46,7 +47,11 @@ class Wire(Protocol):
 
     async def pause(self, seconds: float) -> None: ...
 
-    def lock(self) -> AbstractAsyncContextManager[object]: ...
+    def lock(self) -> Any:
+        """What one at a time has, and gives back by `release`."""
+
+    async def take(self, lock: Any, until: float) -> bool:
+        """Wait for it; whether it was had in time."""
 
 
 Carry = Callable[[cmd.Command, float], Awaitable[Any]]
@@ -54,6 +59,11 @@ Carry = Callable[[cmd.Command, float], Awaitable[Any]]
 
 CLAIMS = frozenset({cmd.Enter, cmd.Release, cmd.HandOver, cmd.Adopt})
 """What only the connection for claims may say, so that a session's claims have one order."""
+
+
+def stands(found: object) -> bool:
+    """Whether a claim holds or is in line."""
+    return isinstance(found, Granted | Place)
 
 
 class Port:
@@ -65,7 +75,7 @@ class Port:
         """The keeper's way to the connection for claims."""
         self.link: Link | None = None
         self._closed = False
-        self._connecting = wire.lock()
+        self._connecting: Any = wire.lock()
 
     async def call(self, command: cmd.Command, until: float) -> Any:
         """The reply; EngineUnavailable says whether the command may have been carried out."""
@@ -74,7 +84,9 @@ class Port:
             return await self._claims(command, until)
         if type(command) is cmd.Sweep:
             return cmd.Done()  # the server clears away the dead by itself
-        if type(command) is cmd.Look:
+        if type(command) is cmd.Enter:
+            desk.expected.add(command.claim.id)
+        elif type(command) is cmd.Look:
             handed = desk.handed.pop(command.claim.id, None)
             if handed is not None:
                 # It lives no longer than our own last heartbeat, and the session's deadline counts from that:
@@ -90,8 +102,8 @@ class Port:
             found = cmd.Done()
         if isinstance(command, cmd.Open) and isinstance(found, cmd.Opened) and self.link is not None:
             self.link.session = command.session.id
-        elif isinstance(command, cmd.Release | cmd.Leave):
-            desk.handed.pop(command.claim.id, None)
+        elif isinstance(command, cmd.Release | cmd.Leave) or (isinstance(command, cmd.Enter) and not stands(found)):
+            desk.forget(command.claim.id)
         return found
 
     async def _carry(self, request: words.Request, until: float) -> tuple[Any, bool]:
@@ -126,15 +138,8 @@ class Port:
     def _understand(self, link: Link, error: ReplyError, repeated: bool) -> BaseException:
         """What an error reply asks us to do before we try again; raises if trying again is of no use."""
         word, _, rest = str(error).partition(" ")
-        if word == "NOTLEADER":
-            if rest:
-                self.desk.route.moved(parse_address(rest.split()[0], 0))
-            else:
-                self.desk.route.failed(link.address)
-            link.end("another server leads")
-        elif word == "HFSTOPPING":
-            self.desk.route.failed(link.address)
-            link.end("the server stops")
+        if word != "HFLIMIT" and self.desk.route.follow(link.address, error):
+            link.end(str(error))
         elif word == "HFDETACHED":
             link.session = None
         elif word == "HFINVALID" and not repeated:
@@ -153,11 +158,13 @@ class Port:
             return link
         if self._closed:
             raise TurnedAway(CLOSED)
-        async with self._connecting:
+        async with self._turn(until):
             if self.link is not None and self.link.problem is None:
                 return self.link
             problems: list[str] = []
             for address in self.desk.route.addresses:
+                if problems and clock.now() >= until:
+                    break
                 try:
                     link = await self.wire.open(address, min(until, clock.now() + TRY_FOR))
                 except TurnedAway:
@@ -174,11 +181,21 @@ class Port:
                     return link
             raise Lost("; ".join(dict.fromkeys(problems)), sent=False)
 
+    @asynccontextmanager
+    async def _turn(self, until: float) -> AsyncIterator[None]:
+        """One connects or resumes for all; Lost if another one does that for too long."""
+        if not await self.wire.take(self._connecting, until):
+            raise Lost("the connection was not made in time", sent=False, silent=True)
+        try:
+            yield
+        finally:
+            self._connecting.release()
+
     async def _attach(self, link: Link, session: str | None, until: float) -> bool:
         """Speak for a session over this connection; False if there is no such session any more."""
         if session is None:
             return True  # it is a request of nobody's
-        async with self._connecting:
+        async with self._turn(until):
             if link.session == session:
                 return True
             secret = self.desk.known_secret(session)
@@ -190,9 +207,11 @@ class Port:
                 # It changes nothing, so nothing was done yet.
                 raise Lost(lost.problem, sent=False, silent=lost.silent) from lost
             if isinstance(reply, ReplyError):
+                self.desk.route.follow(link.address, reply)
                 link.end(str(reply))
                 raise Lost(str(reply), sent=False)
             if reply[0] == b"over":
+                self.desk.ended(session)
                 return False
             link.session = session
             return True

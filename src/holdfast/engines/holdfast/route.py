@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ from holdfast.errors import InvalidRequest
 
 PORT = 7420
 PROTO = 1
+_LEADER = re.compile(r"(\[[0-9A-Fa-f:]+\]|[^:\s]+):\d{1,5}")
 OPTIONS = frozenset({"ca", "cert", "key", "verify", "tls", "durable"})
 
 
@@ -56,11 +58,23 @@ class Route:
         login = ("AUTH", self.user or "default", self.password) if self.password else ()
         return [told("HELLO", 3, *login), told("HF.HELLO", f"proto={PROTO}")]
 
-    def check(self, replies: list[Any]) -> None:
+    def follow(self, address: Address, error: ReplyError) -> bool:
+        """Whether an error says that another server, or this one later, is to be asked: then it is remembered."""
+        word, _, rest = str(error).partition(" ")
+        if word not in ("NOTLEADER", "HFSTOPPING", "HFLIMIT"):
+            return False
+        leader = _LEADER.fullmatch(rest.split()[0]) if word == "NOTLEADER" and rest else None
+        if leader:
+            self.moved(parse_address(leader[0], PORT))
+        elif word != "HFLIMIT":
+            self.failed(address)
+        return True
+
+    def check(self, address: Address, replies: list[Any]) -> None:
         """Raise unless these answers to the greetings are those of a server that we can use."""
         for reply in replies:
             if isinstance(reply, ReplyError):
-                raise TurnedAway(str(reply))
+                raise Lost(str(reply), sent=False) if self.follow(address, reply) else TurnedAway(str(reply))
         server = replies[-1]
         if self.durable and not server[b"durable"]:
             raise TurnedAway("the server keeps nothing on disk; if that is meant, say so: ?durable=0")

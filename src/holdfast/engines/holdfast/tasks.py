@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from collections.abc import Callable
 from typing import Any
 
@@ -46,17 +47,24 @@ class PushStream(Stream):
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
-        self._lost()
+        if self.session is not None:
+            # One that was never spoken over for a session has brought nobody any push.
+            self._lost()
 
 
 def from_elsewhere(port: Port, loop: asyncio.AbstractEventLoop) -> Carry:
     """What sends a command by a loop's port, from a thread that may block."""
 
     async def carry(command: Command, until: float) -> Any:
-        under_way = asyncio.run_coroutine_threadsafe(port.call(command, until), loop)
+        work = port.call(command, until)
+        try:
+            under_way = asyncio.run_coroutine_threadsafe(work, loop)
+        except RuntimeError as error:
+            work.close()
+            raise EngineUnavailable(port.desk.address, "the event loop is closed", "not done") from error
         try:
             return under_way.result(max(0.0, until - clock.now()))
-        except TimeoutError as error:
+        except (TimeoutError, concurrent.futures.CancelledError) as error:
             under_way.cancel()
             raise EngineUnavailable(port.desk.address, "the event loop does not turn", "unknown") from error
 
@@ -73,7 +81,32 @@ class TaskWire:
 
     async def open(self, address: Address, until: float) -> PushStream:
         # In a task of its own: shielded work may change tasks, and a limit in time has to cancel the right one.
-        return await self._loop.create_task(self._open(address, until))
+        opening = self._loop.create_task(self._open(address, until))
+        try:
+            return await opening
+        except asyncio.CancelledError:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                opening.result().end("whoever asked for it was cancelled")
+            raise
+
+    async def take(self, lock: asyncio.Lock, until: float) -> bool:
+        if not lock.locked():
+            return await lock.acquire()
+        waiting = self._loop.create_task(lock.acquire())
+        try:
+            await asyncio.wait({waiting}, timeout=max(0.0, until - clock.now()))
+        except BaseException:
+            self._let_go(waiting, lock)
+            raise
+        if waiting.done():
+            return True
+        self._let_go(waiting, lock)
+        return False
+
+    def _let_go(self, waiting: asyncio.Task[Any], lock: asyncio.Lock) -> None:
+        """Nobody wants it any more: give it back if it comes all the same."""
+        waiting.add_done_callback(lambda done: None if done.cancelled() else lock.release())
+        waiting.cancel()
 
     async def _open(self, address: Address, until: float) -> PushStream:
         route = self._desk.route
@@ -84,7 +117,7 @@ class TaskWire:
                 await self._loop.create_connection(
                     lambda: stream, host, port, ssl=route.tls, server_hostname=host if route.tls is not None else None
                 )
-                route.check([await stream.send(greeting, until) for greeting in route.greetings()])
+                route.check(address, [await stream.send(greeting, until) for greeting in route.greetings()])
         except OSError as error:
             # Also when the time is over.
             problem = str(error) or "no answer in time"
