@@ -20,8 +20,10 @@ class Meanwhile(threading.Event):
         self._happens = happens
 
     def set(self) -> None:
+        first = not self.is_set()
         super().set()
-        self._happens()
+        if first:
+            self._happens()
 
 
 def open_line(server: LockServer) -> Line:
