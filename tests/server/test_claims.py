@@ -60,7 +60,8 @@ def test_a_claim_that_does_not_wait_is_told_who_holds(wire: Wire, speak: Speak, 
     word, blocker = wire("HF.ACQUIRE", "*", name, "WAIT", 0)
 
     assert word == "refused"
-    assert (blocker["claim"], blocker["note"], blocker["owner"], blocker["thread"]) == (claim, "grüße", "o1", "t1")
+    owner = f"{claim.removesuffix('-1')}/o1"
+    assert (blocker["claim"], blocker["note"], blocker["owner"], blocker["thread"]) == (claim, "grüße", owner, "t1")
 
 
 def test_a_refused_claim_leaves_nothing_behind(wire: Wire, speak: Speak, name: str) -> None:
@@ -236,6 +237,26 @@ def test_an_owner_enters_again_with_the_same_token(wire: Wire, name: str) -> Non
     assert wire("HF.ACQUIRE", f"{session}-2", name, "OWNER", "o", "REENTRANT") == first
 
 
+@pytest.mark.parametrize("owner", ["{}", "{}/o"])
+def test_nobody_enters_again_as_the_owner_of_another_session(wire: Wire, speak: Speak, name: str, owner: str) -> None:
+    other = speak()
+    session = other.open()
+    named = owner.format(session)
+    assert other("HF.ACQUIRE", f"{session}-1", name, "OWNER", named)[0] == "granted"
+    mine = wire.open()
+
+    word, blocker = wire("HF.ACQUIRE", f"{mine}-1", name, "OWNER", named, "REENTRANT", "WAIT", 0)
+
+    assert (word, blocker["owner"]) == ("refused", named)
+
+
+def test_an_owner_that_names_its_session_is_taken_as_it_is(wire: Wire, name: str) -> None:
+    session = wire.open()
+    first = wire("HF.ACQUIRE", f"{session}-1", name, "OWNER", "o")
+
+    assert wire("HF.ACQUIRE", f"{session}-2", name, "OWNER", f"{session}/o", "REENTRANT") == first
+
+
 def test_a_deadlock_is_refused_and_names_the_cycle(wire: Wire, name: str) -> None:
     session = wire.open(60_000, "APP", "billing")
     wire("HF.ACQUIRE", f"{session}-1", f"{name}a", "OWNER", "a")
@@ -245,7 +266,7 @@ def test_a_deadlock_is_refused_and_names_the_cycle(wire: Wire, name: str) -> Non
     word, cycle = wire("HF.ACQUIRE", f"{session}-4", f"{name}a", "OWNER", "b")
 
     assert word == "deadlock"
-    assert {(link["owner"], link["app"]) for link in cycle} == {("a", "billing"), ("b", "billing")}
+    assert {(link["owner"], link["app"]) for link in cycle} == {(f"{session}/{one}", "billing") for one in "ab"}
 
 
 def test_a_hold_ends_after_max_hold(wire: Wire, name: str) -> None:

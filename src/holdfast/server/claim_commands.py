@@ -61,6 +61,11 @@ def new_claim(connection: Connection, raw: bytes) -> tuple[str, str, str | None]
     return chosen, connection.session, chosen
 
 
+def owner_of(session: str, told: str) -> str:
+    """Who holds. Session ids are public: without its own before it, one could name another's owner and enter again."""
+    return told if told == session or told.startswith(f"{session}/") else f"{session}/{told}"
+
+
 def claim_of(id_: str, session: str, name: str, options: dict[str, Any], waits: bool) -> Claim:
     """The claim that a request describes."""
     get = options.get
@@ -70,7 +75,7 @@ def claim_of(id_: str, session: str, name: str, options: dict[str, Any], waits: 
     kind = get("kind") or (grammar.SEMAPHORE if limit else grammar.LOCK)
     mode: Mode = "shared" if "shared" in options else "exclusive"
     return Claim(
-        id_, session, get("owner", session), kind, name, mode, "subtree" in options, limit,
+        id_, session, owner_of(session, get("owner", session)), kind, name, mode, "subtree" in options, limit,
         waits, "reentrant" in options, get("max_hold"), get("note", ""), get("thread", ""),
     )  # fmt: skip
 
