@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -77,3 +78,18 @@ def test_a_connection_that_says_nothing_is_closed_if_one_wants_that() -> None:
         assert wire("PING") == "PONG"
 
         assert list(wire.rest()) == []
+
+
+@pytest.mark.parametrize("start", [b"POST / HTTP/1.1\r\n", b"get / HTTP/1.1\r\n", b"Host: localhost\r\n", b"host:x\n"])
+def test_commands_in_the_body_of_a_web_page_s_request_are_not_carried_out(
+    speak: Speak, shared_server: LockServer, start: bytes
+) -> None:
+    name = f"hostile/{uuid4().hex}"
+    page: Wire = speak()
+    page.raw(start + b"Content-Type: text/plain\r\n\r\n" + f"HF.CELLSET {name} v\r\n".encode())
+
+    (error,) = page.rest()
+
+    assert str(error).startswith("ERR Protocol error: this is no HTTP server")
+    assert speak()("HF.CELLGET", name) == ["cell", 0, None]
+    assert "this is no HTTP server" in shared_server.log.read_text()

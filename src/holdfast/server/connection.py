@@ -194,6 +194,7 @@ class Connection(asyncio.Protocol):
 
     def _refuse_rest(self) -> None:
         """What came last is no request; nothing after it can be understood."""
+        log.warning("no request", extra={"peer": self.peer, "problem": str(self._reader.error)})
         self._say(resp.error("ERR", str(self._reader.error)))
         self.close_after_output()
 

@@ -12,6 +12,8 @@ MOST_LINE = 4096
 """Bytes of a line from a terminal."""
 MOST_HEADER = 16
 """Bytes of `*n` or `$n` with their line end."""
+HTTP = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"CONNECT", b"TRACE"})
+"""How a line of HTTP begins, other than with `Host:`. No command may have one of these names."""
 
 _COUNTS = {b"*%d" % count: count for count in range(1, MOST_ARGUMENTS + 1)}
 _LENGTHS = [b"$%d" % length for length in range(1024)]
@@ -152,4 +154,7 @@ def _line(data: bytes, at: int) -> tuple[Frame | None, int]:
     words = data[at:end].split()
     if len(words) > MOST_ARGUMENTS:
         raise FrameError(f"a request has at most {MOST_ARGUMENTS} arguments")
+    if words and ((first := words[0].upper()) in HTTP or first.startswith(b"HOST:")):
+        # Any web page can have a browser post lines to a port of this machine: they are not its user's commands.
+        raise FrameError("this is no HTTP server, and nothing that follows is carried out")
     return words, end + 1
