@@ -83,6 +83,20 @@ def test_sessions(tight: Speak) -> None:
     close(wires[5])
 
 
+def test_claims_that_were_taken_away_count_until_they_are_let_go(tight: Speak) -> None:
+    wire = tight()
+    session = wire.open()
+    for number in range(10):
+        assert wire("HF.ACQUIRE", f"{session}-{number}", "k")[0] == "granted"
+        wire("HF.BREAK", "k", "FORCE")
+
+    assert limit(wire("HF.ACQUIRE", f"{session}-10", "k")) == "claims_per_session"
+    assert wire("HF.ACQUIRE", f"{session}-9", "k")[0] == "gone"
+    wire("HF.RELEASE", f"{session}-9")
+    assert wire("HF.ACQUIRE", f"{session}-10", "k")[0] == "granted"
+    close(wire)
+
+
 def test_claims_per_session_and_of_all(tight: Speak) -> None:
     wire, other = tight(), tight()
     session, rival = wire.open(), other.open()

@@ -85,9 +85,13 @@ def admit(service: Service, claim: Claim) -> None:
     table, limits = service.table, service.limits
     if len(table.rows) >= limits.claims and claim.id not in table.rows:
         raise LimitReached("claims", limits.claims, "others have to release some first")
-    mine = table.by_session.get(claim.session)
-    if mine is not None and len(mine) >= limits.claims_per_session and claim.id not in mine:
-        raise LimitReached("claims_per_session", limits.claims_per_session, "release some first")
+    mine, stones = table.by_session.get(claim.session, ()), table.tombstones.get(claim.session, ())
+    # What was taken away is remembered until it is released or left, so it has to count like what is held.
+    full = len(mine) + len(stones) >= limits.claims_per_session
+    if full and claim.id not in mine and claim.id not in stones:
+        raise LimitReached(
+            "claims_per_session", limits.claims_per_session, "release or leave some first, also those that are gone"
+        )
     line = table.lines.get((claim.kind, claim.name))
     if line is not None and claim.waits and len(line.queue) >= limits.waiters_per_lock and claim.id not in line.queue:
         raise LimitReached("waiters_per_lock", limits.waiters_per_lock, "try again later, or with WAIT 0")
