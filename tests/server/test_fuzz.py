@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.engines.resp import pack
-from holdfast.server.frames import MOST_ARGUMENTS, FrameReader
+from holdfast.server.frames import MOST_ARGUMENTS, MOST_FRAMES, FrameReader
 from holdfast.server.limits import Limits
 from holdfast.server.users import User, Users
 from tests.server.inside import Client, Inside
@@ -48,6 +48,8 @@ def read(chunks: list[bytes]) -> tuple[list[list[bytes]], str | None]:
     frames: list[list[bytes]] = []
     for chunk in chunks:
         frames += reader.feed(chunk)
+        while reader.more:
+            frames += reader.further()
         assert reader.size <= MOST + len(chunk)
         if reader.error is not None:
             return frames, reader.error.problem
@@ -76,6 +78,35 @@ def test_what_is_packed_is_read(frames: list[list[bytes]], at: list[int]) -> Non
     data = b"".join(pack(tuple(frame)) for frame in frames)
 
     assert read(cut(data, at)) == (frames, None)
+
+
+@pytest.mark.parametrize("data", [b"a\n", pack(("a",)), pack(("a" * 50,) * 60), pack(("a", b"\r\n"))])
+def test_many_requests_at_once_are_given_a_bounded_number_at_a_time(data: bytes) -> None:
+    reader = FrameReader(MOST)
+    frames = reader.feed(data * 3000 + data[:-1])
+    counts, sizes = [len(frames)], [reader.size]
+    while reader.more:
+        more = reader.further()
+        counts.append(len(more))
+        sizes.append(reader.size)
+        frames += more
+
+    assert max(counts) <= MOST_FRAMES
+    assert sizes[0] >= (3000 - MOST_FRAMES) * len(data)
+    assert (len(frames), reader.size) == (3000, len(data) - 1)
+    assert reader.feed(data[-1:]) == frames[:1]
+
+
+def test_what_arrives_while_requests_are_left_comes_after_them() -> None:
+    reader = FrameReader(MOST)
+    sent = [[b"%d" % number] for number in range(MOST_FRAMES * 2 + 1)]
+    data = b"".join(pack(tuple(frame)) for frame in sent)
+    frames = reader.feed(data[:-5])
+
+    assert reader.feed(data[-5:]) == []
+    while reader.more:
+        frames += reader.further()
+    assert frames == sent
 
 
 def test_a_frame_that_comes_byte_by_byte_costs_no_more_than_its_length() -> None:

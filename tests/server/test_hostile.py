@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from holdfast.engines.resp import pack
+from holdfast.server import passwords
+from holdfast.server.users import User, Users
 from tests.server.conftest import Speak
+from tests.server.inside import Client, Inside
 from tests.servers.lock_server import LockServer, Wire
 
 HOSTILE = [
@@ -93,3 +97,32 @@ def test_commands_in_the_body_of_a_web_page_s_request_are_not_carried_out(
     assert str(error).startswith("ERR Protocol error: this is no HTTP server")
     assert speak()("HF.CELLGET", name) == ["cell", 0, None]
     assert "this is no HTTP server" in shared_server.log.read_text()
+
+
+@pytest.mark.parametrize("request_", [("PING", *["x"] * 59), ("A",)], ids=["of many arguments", "short"])
+def test_every_one_of_many_requests_at_once_is_answered(speak: Speak, request_: tuple[str, ...]) -> None:
+    wire: Wire = speak()
+    wire.raw(pack(request_) * 2000 + pack(("ECHO", "end")) + b"*x\r\n")
+
+    *errors, end, problem = wire.rest()
+
+    assert (len(errors), end) == (2000, "end")
+    assert str(problem).startswith("ERR Protocol error: ")
+
+
+async def test_requests_before_a_login_take_no_more_memory_than_their_bytes() -> None:
+    password = passwords.protect("right")
+    inside = Inside(users=Users({"ada": User("ada", password)}))
+    client = Client(inside)
+    client.send("AUTH", "ada", "wrong")
+    tracemalloc.start()
+
+    client.connection.data_received(b"a\n" * 131_072)
+    used, _ = tracemalloc.get_traced_memory()
+
+    tracemalloc.stop()
+    assert used < 1 << 20
+    assert inside.service.unfinished > 250_000
+    client.lose()
+    assert inside.service.unfinished == 0
+    inside.close()

@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
         frames = self._reader.feed(data)
         if self._unfinished != self._reader.size:
             self._count_unfinished(self._reader.size)
-        if self._backlog or self.held or len(frames) > FRAMES_A_TURN:
+        if self._backlog or self.held or self._reader.more or len(frames) > FRAMES_A_TURN:
             self._backlog += frames
             self._work()
         else:
@@ -110,10 +110,10 @@ class Connection(asyncio.Protocol):
 
     def _count_unfinished(self, size: int) -> None:
         """Keep what all clients together have begun to send and not finished below its limit."""
-        service = self.service
+        service, grows = self.service, size > self._unfinished
         service.unfinished += size - self._unfinished
         self._unfinished = size
-        if size and service.unfinished > service.limits.total_input:
+        if grows and service.unfinished > service.limits.total_input:
             limit = service.limits.total_input
             self._say(resp.error("HFLIMIT", f"the limit total_input = {limit} is reached: too many large requests"))
             self.close_after_output()
@@ -149,6 +149,9 @@ class Connection(asyncio.Protocol):
             if self.held or self.closing or self._under_way + self._replies >= self.service.limits.pipeline:
                 break
             self._carry_out(backlog.popleft())
+        if self._reader.more and not backlog and not self.closing:
+            backlog += self._reader.further()
+            self._count_unfinished(self._reader.size)
         if self._reader.error is not None and not backlog and not self.held:
             self._refuse_rest()
         self._steer()
@@ -194,6 +197,8 @@ class Connection(asyncio.Protocol):
 
     def _refuse_rest(self) -> None:
         """What came last is no request; nothing after it can be understood."""
+        if self.closing:
+            return
         log.warning("no request", extra={"peer": self.peer, "problem": str(self._reader.error)})
         self._say(resp.error("ERR", str(self._reader.error)))
         self.close_after_output()

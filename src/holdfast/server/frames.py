@@ -8,6 +8,9 @@ faster than what is done here: one split for all that arrived, and a comparison 
 from __future__ import annotations
 
 MOST_ARGUMENTS = 64
+MOST_FRAMES = 512
+"""How many requests are given at a time: as a list each takes many times its bytes."""
+MOST_PARTS = 16 * MOST_FRAMES
 MOST_LINE = 4096
 """Bytes of a line from a terminal."""
 MOST_HEADER = 16
@@ -32,34 +35,54 @@ class FrameError(Exception):
 class FrameReader:
     """Takes what arrives, and gives the requests that are complete.
 
-    Keeps no more than one frame of `most` bytes, and looks at an incomplete one again only when
-    what it lacks can be there.
+    Keeps no more than one frame of `most` bytes and what arrived with it, and looks at an incomplete one
+    again only when what it lacks can be there.
     """
 
-    __slots__ = ("_needed", "_rest", "error", "most")
+    __slots__ = ("_needed", "_rest", "error", "more", "most")
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.error: FrameError | None = None
         """Set when what followed the requests given last was no request."""
+        self.more = False
+        """Whether there may be further requests in what has arrived: `further` gives them."""
         self._rest = bytearray()
         self._needed = 0
 
     @property
     def size(self) -> int:
-        """Bytes of a request that has not arrived completely."""
+        """Bytes that were not given as requests yet."""
         return len(self._rest)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The requests that are complete now."""
+        """The requests that are complete now; the first of them, if they are many."""
         if self._rest:
             self._rest += data
-            if len(self._rest) < self._needed:
+            if self.more or len(self._rest) < self._needed:
                 return []
             data = bytes(self._rest)
             self._rest.clear()
-        frames = _split(data)
-        return self._scan(data) if frames is None else frames
+        return self._take(data)
+
+    def further(self) -> list[Frame]:
+        """The next of the requests that arrived, when those given before are done."""
+        if not self.more:
+            return []
+        self.more = False
+        data = bytes(self._rest)
+        self._rest.clear()
+        return self._take(data)
+
+    def _take(self, data: bytes) -> list[Frame]:
+        split = _split(data)
+        if split is None:
+            return self._scan(data)
+        frames, rest = split
+        if rest:
+            self._rest += rest
+            self.more = True
+        return frames
 
     def _scan(self, data: bytes) -> list[Frame]:
         """The same frame by frame: for binary values, pieces of frames, lines, and what is no request."""
@@ -77,22 +100,32 @@ class FrameReader:
                 if frame:
                     frames.append(frame)
                 at = end
+                if len(frames) == MOST_FRAMES and at < len(data):
+                    self._rest += data[at:]
+                    self.more = True
+                    break
         except FrameError as error:
             self.error = error
         return frames
 
 
-def _split(data: bytes) -> list[Frame] | None:
-    """All of `data` as whole frames of short arguments without line ends in them; None if it is anything else."""
-    parts = data.split(b"\r\n")
+def _split(data: bytes) -> tuple[list[Frame], bytes] | None:
+    """`data` as whole frames of short arguments without line ends in them; None if it is anything else.
+
+    The second is what comes after them, if they are too many for one time.
+    """
+    parts = data.split(b"\r\n", MOST_PARTS)
     last = len(parts) - 1
-    if parts[last]:
+    whole = last < MOST_PARTS
+    if whole and parts[last]:
         return None
-    frames = []
+    frames: list[Frame] = []
     at = 0
     try:
-        while at < last:
+        while at < last and len(frames) < MOST_FRAMES:
             end = at + 2 * _COUNTS[parts[at]] + 1
+            if end > last and not whole:
+                break
             arguments = parts[at + 2 : end : 2]
             if [_LENGTHS[len(argument)] for argument in arguments] != parts[at + 1 : end : 2] or end > last:
                 return None
@@ -100,7 +133,7 @@ def _split(data: bytes) -> list[Frame] | None:
             at = end
     except LookupError:
         return None
-    return frames
+    return frames, b"\r\n".join(parts[at:])
 
 
 def _frame(data: bytes, at: int, most: int) -> tuple[Frame | None, int]:
