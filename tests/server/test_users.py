@@ -138,6 +138,25 @@ def test_a_deadlock_is_told_without_what_one_may_not_read(guarded: LockServer) -
         bob("HF.CLOSE", "*")
 
 
+def test_a_watcher_is_told_of_a_deadlock_without_the_locks_that_it_may_not_read(guarded: LockServer) -> None:
+    with log_in(guarded, "ada", 3) as ada, log_in(guarded, "ops", 3) as ops:
+        session = ops.open()
+        ada.open()
+        for watcher, prefix in ((ada, "ada/"), (ops, "")):
+            watcher("HF.WATCH", "*", "w", prefix)
+        ops("HF.ACQUIRE", f"{session}-1", "ada/k", "OWNER", "a")
+        ops("HF.ACQUIRE", f"{session}-2", "secret", "OWNER", "b")
+        ops("HF.ACQUIRE", f"{session}-3", "secret", "OWNER", "a")
+        assert ops("HF.ACQUIRE", f"{session}-4", "ada/k", "OWNER", "b")[0] == "deadlock"
+
+        told = {wire: [e for e in wire("HF.FETCH", "*", "w", 0)[3] if e["type"] == "deadlock"] for wire in (ada, ops)}
+
+        assert [event["detail"] for event in told[ada]] == [""]
+        assert ["secret" in event["detail"] for event in told[ops]] == [True]
+        ops("HF.CLOSE", "*")
+        ada("HF.CLOSE", "*")
+
+
 def test_break_and_tokens_need_their_right(guarded: LockServer) -> None:
     with log_in(guarded, "ada") as ada, log_in(guarded, "ops") as ops:
         assert is_denied(ada("HF.BREAK", "ada/x"))

@@ -54,11 +54,12 @@ def link(one: Link) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def event(one: LockEvent) -> dict[str, Any]:
-    """Something that happened."""
+def event(one: LockEvent, user: User) -> dict[str, Any]:
+    """Something that happened. The detail of a deadlock names all its locks: only for those who may read everything."""
+    detail = one.detail if one.type != "deadlock" or "" in user.reads else ""
     return {
         "type": one.type, "kind": one.kind, "name": one.name, "owner": one.owner, "claim": one.claim,
-        "at": moment(one.at), "token": one.token, "mode": one.mode, "detail": one.detail,
+        "at": moment(one.at), "token": one.token, "mode": one.mode, "detail": detail,
     }  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def encode(reply: commands.Reply, resp: Resp, user: User, chosen: str | None = N
         case commands.Mismatch(current):
             return resp.encode(["mismatch", current])
         case commands.Letters(events, last, overflowed):
-            return resp.encode(["letters", last, int(overflowed), [event(one) for one in events]])
+            return resp.encode(["letters", last, int(overflowed), [event(one, user) for one in events]])
         case commands.BreakUnderWay(claims):
             return resp.encode(claims)
         case _:
