@@ -64,7 +64,10 @@ class SqliteStore:
         self._number = self._chain = 0
         self._at = 0.0
         self._owed: list[codec.Record] = []
-        """What the start gave sessions, to be kept with the first batch: from that on, time counts for them too."""
+        """What the start gave sessions and counters, to be kept with the first batch: from that on, time counts too.
+
+        Until then nobody has had a token, and another start gives the same again.
+        """
         self._window = Window()
         self._folding: Folding | None = None
         self._highest = 0
@@ -110,18 +113,16 @@ class SqliteStore:
         for batch in self._disk.read_log():
             window.absorb(batch.records)
             self._number, self._chain, self._at = batch.number, batch.sum, batch.at
-        seen = self._witness.read()
-        self._check_end(seen)
+        self._check_end(self._witness.read())
         head = self._disk.head
         state = recovery.read_state(self._disk.read_state(), recovery.Totals(head.count, head.sum))
         table = recovery.rebuild(head.first_number, state, window)
-        if seen is None and self._number:
-            # A copy, or a store that was moved: others may have had tokens since. The time of day is ahead of them.
-            raised = recovery.raise_counters(table, int(self._wall() * 1_000_000))
-            self._append_now(codec.records(raised), window)
+        # It may be a copy, and others may have had tokens since: no file can tell, because a snapshot has the witness
+        # of its own moment. The time of day is ahead of them.
+        raised = recovery.raise_counters(table, int(self._wall() * 1_000_000))
         if opened:
             self._settle_clock()
-        self._owed = codec.records(recovery.grace(table, self.now(), self._at))
+        self._owed = codec.records([*raised, *recovery.grace(table, self.now(), self._at)])
         self._log_bytes = self._disk.log_bytes()
         self._folding = Folding(window, self._number, self._chain, self._at) if self._log_bytes or window else None
         self._start_window(table)
@@ -129,13 +130,6 @@ class SqliteStore:
         if opened:
             self._begin()
         return table
-
-    def _append_now(self, records: list[codec.Record], window: Window) -> None:
-        """Keep a batch before the server has begun."""
-        self._number += 1
-        blob, self._chain = codec.write_batch(self._number, self._at, records, self._chain)
-        self._disk.append(self._number, blob)
-        window.absorb(records)
 
     def _open(self) -> None:
         try:
