@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from uuid import uuid4
 
 import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.server import passwords
+from holdfast.server import http, passwords
+from holdfast.server.http import Answer, Http
+from tests.server.inside import Inside
 from tests.servers.lock_server import LockServer, Wire
 
+LARGE = 64 << 20
 PROTECTED = passwords.protect("right")
 
 
@@ -114,3 +119,35 @@ def test_only_locks_that_one_may_read_are_shown(guarded: LockServer) -> None:
         wire("HF.ACQUIRE", "*", "a/x")
 
         assert [lock["name"] for lock in get(guarded, "/v1/locks", auth=("ada", "right")).json()] == ["a/x"]
+
+
+async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Large(Http):
+        async def _answer(self, target: str, authorization: str) -> Answer:
+            return Answer(200, bytes(LARGE))
+
+        async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await super().serve(reader, writer)
+            over.set()
+
+    over = asyncio.Event()
+
+    monkeypatch.setattr(http, "WITHIN", 0.2)
+    inside = Inside()
+    served = Large(inside.service, inside.commands.logins)
+    server = await asyncio.start_server(served.serve, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    reader._transport.pause_reading()  # type: ignore[attr-defined]
+    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    async with asyncio.timeout(30):
+        await over.wait()
+        reader._transport.resume_reading()  # type: ignore[attr-defined]
+        taken = 0
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 20):
+                taken += len(data)
+
+    assert taken < LARGE
+    writer.close()
+    server.close()
+    inside.close()

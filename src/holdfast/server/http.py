@@ -81,9 +81,15 @@ class Http:
                 return
             async with asyncio.timeout(WITHIN):
                 answer, with_body = await self._converse(reader)
+                # Done when all of it is with the kernel, so that nothing is left to whoever does not read.
+                writer.transport.set_write_buffer_limits(0)
                 writer.write(answer.packed(with_body))
                 await writer.drain()
-        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError) as error:
+        except TimeoutError:
+            log.debug("http request not finished", extra={"problem": f"it took longer than {WITHIN:g} s"})
+            # Closing would wait for a client that takes nothing, and keep what it does not take.
+            writer.transport.abort()
+        except (ConnectionError, asyncio.IncompleteReadError) as error:
             log.debug("http request not finished", extra={"problem": repr(error)})
         except Exception:
             log.exception("http request failed")
