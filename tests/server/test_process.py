@@ -12,6 +12,11 @@ from uuid import uuid4
 
 import pytest
 
+from holdfast.errors import InvalidRequest
+from holdfast.server.addresses import Address
+from holdfast.server.settings import Settings
+from holdfast.server.tls import TlsFiles
+from holdfast.server.users import User, Users
 from tests.servers.lock_server import LockServer
 from tests.servers.process import wait_until
 
@@ -34,6 +39,17 @@ def test_an_http_address_that_others_can_reach_is_refused_too(tmp_path: Path) ->
     done = start("--listen", "127.0.0.1:0", "--http", "0.0.0.0:0", folder=tmp_path)
 
     assert done.returncode == 2
+
+
+def test_client_certificates_do_not_make_a_public_http_address_safe() -> None:
+    public, tls = Address("0.0.0.0", 0), TlsFiles("cert.pem", "key.pem", "clients.pem")
+    users = Users({"ada": User("ada", "x")})
+
+    with pytest.raises(InvalidRequest, match="HTTP asks for no certificate"):
+        Settings(http=public, tls=tls)
+
+    assert Settings(listen=(public,), tls=tls).listen == (public,)
+    assert Settings(http=public, users=users).http == public
 
 
 def test_a_public_address_is_taken_if_one_insists() -> None:

@@ -38,14 +38,22 @@ class Settings:
     users: Users = field(default_factory=Users)
 
     def __post_init__(self) -> None:
-        public = [address for address in (*self.listen, self.http) if address is not None and not address.local]
-        known = self.users.required or (self.tls is not None and bool(self.tls.client_ca))
-        if public and not known and not self.insecure:
+        if self.insecure or self.users.required:
+            return
+        public = [address for address in self.listen if not address.local]
+        if public and not (self.tls is not None and self.tls.client_ca):
             raise InvalidRequest(
                 "listen",
                 str(public[0]),
                 "others can reach this address, and everybody could take and break locks: configure users or client "
                 "certificates, or say --insecure if the network is yours alone",
+            )
+        if self.http is not None and not self.http.local:
+            raise InvalidRequest(
+                "http",
+                str(self.http),
+                "others can reach this address, and everybody could read who holds what; HTTP asks for no certificate: "
+                "configure users, or say --insecure if the network is yours alone",
             )
 
     def needs_restart(self, other: Settings) -> list[str]:
