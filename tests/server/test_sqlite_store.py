@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 import time
@@ -22,7 +23,7 @@ from holdfast.model import Claim, Granted
 from holdfast.runtime import clock, machine
 from holdfast.server import sqlite_store
 from holdfast.server.sqlite_store import SqliteStore
-from holdfast.server.store import StoreRefused
+from holdfast.server.store import StoreBroken, StoreRefused
 from tests.core.crowd import replayed
 from tests.core.test_stores_agree import Stores
 from tests.core.walk import walk
@@ -407,6 +408,32 @@ async def test_tokens_go_on_after_a_restart_with_a_clock_that_is_behind(path: Pa
     served.close()
     served = Served(path, wall=lambda: 0.0)
     assert await served.take("b") == token + 1
+    served.close()
+
+
+async def test_a_ballast_that_cannot_be_given_breaks_the_store_instead_of_its_thread(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room() -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    served = await begun(path)
+    ballast = Path(f"{path}-ballast")
+    ballast.unlink()
+    ballast.mkdir()
+    monkeypatch.setattr(sqlite_store, "WAL_PAGES", 0)
+    monkeypatch.setattr(served.store._disk, "checkpoint", no_room)
+
+    # The first is answered before the log is copied; the next may be on its way when that fails.
+    async def take_three() -> None:
+        for number in range(3):
+            await served.take(f"n{number}")
+
+    with pytest.raises(StoreBroken):
+        await asyncio.wait_for(take_three(), 30)
+
     served.close()
 
 

@@ -283,8 +283,12 @@ class SqliteStore:
             except Exception as error:  # noqa: BLE001  a thread that ends in silence would stop the server's answers
                 trouble = self._broken(error)
             self._tell(loop, done, trouble)
-            if trouble is None:
+            if trouble is not None:
+                continue
+            try:
                 self._checkpoint()
+            except Exception as error:  # noqa: BLE001  the same: the next batch is told
+                self._broken(error)
 
     def _tell(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None], trouble: Exception | None) -> None:
         def settle() -> None:
@@ -320,10 +324,9 @@ class SqliteStore:
         try:
             self._disk.checkpoint()
         except sqlite3.Error as error:
-            if is_full(error):
-                self._ballast.give()
-            else:
-                self._broken(error)
+            if not is_full(error):
+                raise
+            self._ballast.give()
 
     def _broken(self, error: Exception) -> StoreBroken:
         # What was synced after a sync that failed proves nothing: there is no way on but to start again.
