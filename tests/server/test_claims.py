@@ -293,6 +293,19 @@ def test_a_grant_is_handed_over_once(wire: Wire, speak: Speak, name: str) -> Non
     assert wire("HF.ADOPT", f"{session}-3", claim, "ab" * 32, name)[0] == "gone"
 
 
+def test_a_claim_that_stands_in_line_adopts_nothing_and_keeps_its_place(wire: Wire, speak: Speak, name: str) -> None:
+    sender = speak()
+    claim = holder(sender, name)
+    assert sender("HF.HANDOVER", claim, "ab" * 32) == "OK"
+    session = wire.open()
+    wire("HF.ACQUIRE", f"{session}-1", name)
+
+    assert wire("HF.ADOPT", f"{session}-1", claim, "ab" * 32, name)[0] == "gone"
+
+    assert wire("HF.LOOK", f"{session}-1")[:2] == ["queued", 1]
+    assert sender("HF.LOOK", claim)[0] == "granted"
+
+
 def test_a_holder_hears_that_its_lock_was_broken(wire: Wire, speak: Speak, name: str) -> None:
     claim = holder(wire, name)
 

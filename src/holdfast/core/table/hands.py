@@ -23,6 +23,7 @@ from holdfast.model import Claim, Gone, Granted, Link
 
 BROKEN = "an operator broke it"
 HANDED_OVER = "it was handed over"
+IN_LINE = "this claim stands in line: adopt with one of its own"
 VOID = "there is nothing to adopt: it was adopted, released or lost before"
 
 
@@ -43,7 +44,7 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
     if not step.alive(session):
         return SessionOver()
     if mine is not None:
-        return lines.held(step, mine, tombstone)
+        return Gone(IN_LINE) if mine.token is None else lines.held(step, mine, tombstone)
     if tombstone is not None:
         return Gone(tombstone.reason)
     found: tuple[Row, Session] | None = yield ask.RowById(command.source)
