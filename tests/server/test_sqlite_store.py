@@ -437,6 +437,21 @@ async def test_a_ballast_that_cannot_be_given_breaks_the_store_instead_of_its_th
     served.close()
 
 
+async def test_after_what_a_refusal_names_was_moved_away_a_new_store_starts(path: Path, tmp_path: Path) -> None:
+    (await begun(path, "a")).close()
+    path.write_bytes(b"damaged" * 1000)
+
+    told = str(refusal(path))
+
+    away = tmp_path / "away"
+    away.mkdir()
+    for file in [file for file in tmp_path.glob("*.db*") if file.name in told]:
+        file.rename(away / file.name)
+    served = await begun(path, "a")
+    assert set(served.table.rows) == {"s1-a"}
+    served.close()
+
+
 @pytest.mark.parametrize(
     "url", ["sqlite://", "sqlite://host/x.db", "sqlite:///x.db?ballast=1", "sqlite:///x?ballast_mib=a"]
 )

@@ -194,7 +194,10 @@ class SqliteStore:
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        advice = "nothing was changed; restore a copy, or move it away: the tokens of a new store are larger"
+        advice = (
+            f"nothing was changed; restore a copy, or move it away together with {self._witness.path.name} (and its "
+            "-wal and -shm): the tokens of a new store are larger"
+        )
         try:
             yield
         except codec.TooNew as error:
