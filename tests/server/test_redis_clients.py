@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from holdfast.server import passwords
-from tests.servers.lock_server import LockServer
+from tests.servers.lock_server import LockServer, Wire
 from tests.servers.process import find
 
 
@@ -68,6 +68,15 @@ def test_redis_cli_s_own_questions_are_answered(shared_server: LockServer) -> No
     assert cli(shared_server, "SELECT", "0") == "OK\n"
     assert cli(shared_server, "SELECT", "1").startswith("ERR ")
     assert cli(shared_server, "QUIT") == "OK\n"
+
+
+@pytest.mark.parametrize("setting", [("CLIENT", "SETNAME"), ("HELLO", "3", "SETNAME")])
+@pytest.mark.parametrize("name", ["two words", "two\nid=1 lines"])
+def test_a_client_s_name_cannot_forge_a_line_about_another(wire: Wire, setting: tuple[str, ...], name: str) -> None:
+    wire("CLIENT", "SETNAME", "before")
+
+    assert str(wire(*setting, name)).startswith("ERR Client names cannot contain spaces")
+    assert wire("CLIENT", "GETNAME") == "before"
 
 
 @pytest.mark.parametrize("command", [["-t", "ping"], ["HF.CELLGET", "k:__rand_int__"], ["HF.LIST", "nothing/"]])

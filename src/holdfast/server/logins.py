@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.server import passwords
 from holdfast.server.frames import Frame
 from holdfast.server.grammar import expect
+from holdfast.server.redis_commands import client_name
 from holdfast.server.resp import OK, RESP2, RESP3
 from holdfast.server.users import User, Users
 from holdfast.server.wire_error import WireError
@@ -55,13 +56,13 @@ class Logins:
             if word == b"AUTH" and at + 2 < len(frame):
                 login, at = (frame[at + 1].decode(), frame[at + 2]), at + 3
             elif word == b"SETNAME" and at + 1 < len(frame):
-                name, at = frame[at + 1].decode(), at + 2
+                name, at = client_name(frame[at + 1]), at + 2
             else:
                 raise WireError("ERR", "Syntax error in HELLO option")
         if login is None and connection.allowed is connection.commands.before_login:
             raise WireError("NOAUTH", "HELLO must be called with the client already authenticated, or with AUTH")
         if name is not None:
-            connection.name = name[:100]
+            connection.name = name
         if login is not None:
             connection.proposed = RESP3 if version == 3 else RESP2
             return self._log_in(connection, *login, hello=True)

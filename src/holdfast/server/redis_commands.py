@@ -73,6 +73,14 @@ def describe(connection: Connection) -> str:
     )
 
 
+def client_name(raw: bytes) -> str:
+    """A name that a connection gives itself, cut to what is shown."""
+    name = raw.decode()[:MOST_NAME]
+    if any(letter <= " " for letter in name):
+        raise WireError("ERR", "Client names cannot contain spaces, newlines or special characters.")
+    return name
+
+
 def client(connection: Connection, frame: Frame) -> bytes:
     """CLIENT ID | GETNAME | SETNAME name | SETINFO key value | INFO | LIST | NO-EVICT | NO-TOUCH."""
     expect(frame, 2, 8)
@@ -83,10 +91,7 @@ def client(connection: Connection, frame: Frame) -> bytes:
         return connection.resp.encode(connection.name or None)
     if what == b"SETNAME":
         expect(frame, 3, 3)
-        connection.name = frame[2].decode()[:MOST_NAME]
-        if any(letter <= " " for letter in connection.name):
-            connection.name = ""
-            raise WireError("ERR", "Client names cannot contain spaces, newlines or special characters.")
+        connection.name = client_name(frame[2])
         return OK
     if what in (b"SETINFO", b"NO-EVICT", b"NO-TOUCH"):
         return OK
