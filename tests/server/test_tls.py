@@ -58,6 +58,35 @@ def test_a_certificate_is_replaced_without_a_restart(authority: Authority) -> No
         assert (("commonName", "second"),) in shown["subject"]
 
 
+def test_a_certificate_without_its_key_changes_nothing(authority: Authority) -> None:
+    first, second = authority.issue("first"), authority.issue("second")
+    with LockServer(config=config(first)) as server:
+        server.configure(config(Pair(second.certificate, first.key)))
+        server.reload("configuration not reloaded")
+
+        with server.speak(tls=trusting(authority)) as wire:
+            assert isinstance(wire.socket, ssl.SSLSocket)
+            shown = wire.socket.getpeercert()
+        assert shown is not None
+        assert (("commonName", "first"),) in shown["subject"]
+
+
+def test_another_authority_for_clients_needs_a_restart_and_is_not_trusted_before(
+    authority: Authority, tmp_path: Path
+) -> None:
+    server_pair, other = authority.issue("server"), Authority(tmp_path, "other")
+    vouching = tmp_path / "clients.pem"
+    vouching.write_text(authority.own.certificate.read_text())
+    settings = config(server_pair).rstrip() + f'\nclient_ca = "{vouching}"\n'
+    with LockServer(config=settings) as server:
+        vouching.write_text(other.own.certificate.read_text())
+        server.reload()
+
+        assert '"setting": "tls.client_ca"' in server.log.read_text()
+        with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+            server.speak(tls=trusting(authority, other.issue("ada")))("PING")
+
+
 class TestClientCertificates:
     """With client_ca, each client has to be vouched for, and its name can be a user's."""
 

@@ -42,7 +42,8 @@ class Process:
         self.loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = self.loop.create_future()
         """Done when it is to stop; with an error if it has to."""
-        self._contexts: list[tuple[ssl.SSLContext, bool]] = []
+        self._contexts: list[ssl.SSLContext] = []
+        self._vouchers = b"" if settings.tls is None else settings.tls.vouchers()
         self._servers: list[asyncio.Server] = []
         store, scheme, durable = open_store(settings.store)
         about = About(version("holdfast"), secrets.token_hex(6), scheme, durable)
@@ -111,7 +112,7 @@ class Process:
         if self.settings.tls is None:
             return None
         context = self.settings.tls.context(with_clients)
-        self._contexts.append((context, with_clients))
+        self._contexts.append(context)
         return context
 
     def _connection(self) -> Connection:
@@ -167,13 +168,19 @@ class Process:
         """Take over what the configuration says now: users, limits, certificates, the log."""
         try:
             new = self._reread()
-            if new.tls is not None:
-                for context, with_clients in self._contexts:
-                    new.tls.load(context, with_clients)
+            new.in_place_of(self.settings)
+            changed = new.needs_restart(self.settings)
+            if new.tls is not None and self.settings.tls is not None:
+                new.tls.context()
+                if "tls.client_ca" not in changed and new.tls.vouchers() != self._vouchers:
+                    # A context can learn of further authorities, and cannot forget one.
+                    changed.append("tls.client_ca")
+                for context in self._contexts:
+                    new.tls.load(context)
         except HoldfastError as error:
             log.error("configuration not reloaded", extra={"problem": str(error)})
             return
-        for name in new.needs_restart(self.settings):
+        for name in changed:
             log.warning("a changed setting needs a restart", extra={"setting": name})
         logs.set_up(new.log_format, new.log_level)
         self.service.limits, self.service.users = new.limits, new.users

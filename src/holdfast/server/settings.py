@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,11 +56,28 @@ class Settings:
                 "configure users, or say --insecure if the network is yours alone",
             )
 
-    def needs_restart(self, other: Settings) -> list[str]:
+    def needs_restart(self, running: Settings) -> list[str]:
         """What differs and is not taken over by a running server."""
         names = ("listen", "store", "http")
-        found = [name for name in names if getattr(self, name) != getattr(other, name)]
-        return found + (["tls (on or off)"] if (self.tls is None) != (other.tls is None) else [])
+        found = [name for name in names if getattr(self, name) != getattr(running, name)]
+        if (self.tls is None) != (running.tls is None):
+            found.append("tls (on or off)")
+        return found if self.vouching == running.vouching else [*found, "tls.client_ca"]
+
+    @property
+    def vouching(self) -> str:
+        """Who vouches for clients; empty: nobody has to."""
+        return "" if self.tls is None else self.tls.client_ca
+
+    def in_place_of(self, running: Settings) -> Settings:
+        """What a running server would be with this: its sockets stay, and what they ask of clients.
+
+        InvalidRequest if it would be open to everybody. Certificates of clients protect it only if both say so: a
+        live socket asks for them as it did when it was opened.
+        """
+        asked = self.vouching if self.vouching == running.vouching else ""
+        tls = None if running.tls is None else replace(self.tls or running.tls, client_ca=asked)
+        return replace(self, listen=running.listen, store=running.store, http=running.http, tls=tls)
 
 
 def read(path: Path | None, overrides: Mapping[str, Any]) -> Settings:

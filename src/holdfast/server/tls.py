@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from holdfast.errors import InvalidRequest
@@ -33,12 +34,10 @@ class TlsFiles:
             raise InvalidRequest("tls", "", "TLS needs a certificate and its key")
         return cls(settings["certificate"], settings["key"], settings.get("client_ca", ""))
 
-    def load(self, context: ssl.SSLContext, with_clients: bool = True) -> None:
-        """Read the files; connections from now on use them."""
+    def load(self, context: ssl.SSLContext) -> None:
+        """Read the certificate and its key; connections from now on show it."""
         try:
             context.load_cert_chain(self.certificate, self.key)
-            if self.client_ca and with_clients:
-                context.load_verify_locations(self.client_ca)
         except (OSError, ssl.SSLError) as error:
             raise InvalidRequest("tls", self.certificate, f"it cannot be used: {error}") from error
 
@@ -48,5 +47,16 @@ class TlsFiles:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.client_ca and with_clients:
             context.verify_mode = ssl.CERT_REQUIRED
-        self.load(context, with_clients)
+            try:
+                context.load_verify_locations(self.client_ca)
+            except (OSError, ssl.SSLError) as error:
+                raise InvalidRequest("tls.client_ca", self.client_ca, f"it cannot be used: {error}") from error
+        self.load(context)
         return context
+
+    def vouchers(self) -> bytes:
+        """What is in `client_ca`."""
+        try:
+            return Path(self.client_ca).read_bytes() if self.client_ca else b""
+        except OSError as error:
+            raise InvalidRequest("tls.client_ca", self.client_ca, f"it cannot be read: {error.strerror}") from error

@@ -1,0 +1,59 @@
+"""A reload never opens the sockets that are there to everybody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.server import passwords
+from holdfast.server.addresses import Address
+from holdfast.server.process import Process
+from holdfast.server.settings import Settings
+from holdfast.server.tls import TlsFiles
+from holdfast.server.users import User, Users
+from tests.servers.certificates import Authority
+
+USERS = Users({"ada": User("ada", passwords.protect("secret"))})
+PUBLIC = Settings(listen=(Address("0.0.0.0", 0),), store="memory://", users=USERS)
+
+
+def reload(running: Settings, new: Settings) -> Process:
+    """A process that was started with the first and has read the second."""
+    process = Process(running, lambda: new)
+    process.reload()
+    process.logins.close()
+    return process
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TlsFiles:
+    authority = Authority(tmp_path, "authority")
+    pair = authority.issue("server")
+    return TlsFiles(str(pair.certificate), str(pair.key), str(authority.own.certificate))
+
+
+async def test_users_stay_while_the_socket_is_public_whatever_the_file_says_of_addresses() -> None:
+    process = reload(PUBLIC, Settings(listen=(Address("127.0.0.1", 0),), store="memory://"))
+
+    assert process.service.users is USERS
+
+
+async def test_users_stay_if_client_certificates_are_to_replace_them(files: TlsFiles) -> None:
+    running = replace(PUBLIC, tls=replace(files, client_ca=""))
+
+    assert reload(running, replace(running, users=Users(), tls=files)).service.users is USERS
+    assert reload(PUBLIC, replace(PUBLIC, users=Users(), tls=files)).service.users is USERS
+
+
+async def test_users_may_go_where_client_certificates_are_asked_for(files: TlsFiles) -> None:
+    running = replace(PUBLIC, tls=files)
+
+    assert not reload(running, replace(running, users=Users())).service.users.required
+
+
+async def test_other_users_are_taken_over() -> None:
+    others = Users({"bob": User("bob", passwords.protect("other"))})
+
+    assert reload(PUBLIC, replace(PUBLIC, users=others)).service.users is others
