@@ -63,6 +63,10 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._replies = 0
         self._under_way = 0
+        self._size = 0
+        """Bytes of `_out`."""
+        self._sizes: deque[int] = deque()
+        """Bytes of what was taken and waits for its batch."""
 
     # From the transport
 
@@ -93,18 +97,17 @@ class Connection(asyncio.Protocol):
         frames = self._reader.feed(data)
         if self._unfinished != self._reader.size:
             self._count_unfinished(self._reader.size)
-        if self._backlog or self.held or self._reader.more or len(frames) > FRAMES_A_TURN:
+        if self._backlog or self.held or self._reader.more or len(frames) > FRAMES_A_TURN or self._busy():
             self._backlog += frames
             self._work()
         else:
             self.service.begin_turn()
             for at, frame in enumerate(frames):
                 self._carry_out(frame)
-                if self.held or self.closing:
+                if self.held or self.closing or self._busy():
                     self._backlog += frames[at + 1 :]
+                    self._steer()
                     break
-            if self.held or self._under_way + self._replies >= self.service.limits.pipeline:
-                self._steer()
         if self._reader.error is not None and not self._backlog and not self.held:
             self._refuse_rest()
 
@@ -146,7 +149,7 @@ class Connection(asyncio.Protocol):
         self.service.begin_turn()
         backlog = self._backlog
         for _ in range(min(FRAMES_A_TURN, len(backlog))):
-            if self.held or self.closing or self._under_way + self._replies >= self.service.limits.pipeline:
+            if self.held or self.closing or self._busy():
                 break
             self._carry_out(backlog.popleft())
         if self._reader.more and not backlog and not self.closing:
@@ -163,7 +166,21 @@ class Connection(asyncio.Protocol):
             if not self._out:
                 self.service.batches.speakers.append(self)
             self._out.append(reply)
+            self._size += len(reply)
             self._replies += 1
+
+    def _busy(self) -> bool:
+        """Whether so much is to be said already that later requests wait.
+
+        What is not let out yet stays well below the limit for what a client does not read: a client that asks for
+        much at once is slowed down, not closed.
+        """
+        limits = self.service.limits
+        return (
+            self._choked
+            or self._under_way + self._replies >= limits.pipeline
+            or self._size + sum(self._sizes) >= limits.output // 4
+        )
 
     def hold(self) -> None:
         """Later requests wait until `answer` is called."""
@@ -184,8 +201,8 @@ class Connection(asyncio.Protocol):
 
     def _steer(self) -> None:
         """Read on, or leave it to the kernel to slow the client down."""
-        busy = self._under_way + self._replies >= self.service.limits.pipeline
-        read = not (self._backlog or self.held or self._choked or busy)
+        busy = self._busy()
+        read = not (self._backlog or self.held or busy)
         if read != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = read
             if read:
@@ -209,6 +226,7 @@ class Connection(asyncio.Protocol):
         if not self._out:
             self.service.batches.speakers.append(self)
         self._out.append(data)
+        self._size += len(data)
 
     def push(self, *parts: Any) -> None:
         """Tell the client something that it did not ask for now, if it can take that."""
@@ -220,12 +238,14 @@ class Connection(asyncio.Protocol):
         """What was said in this batch, and how many replies of it are owed."""
         taken = self._out, self._replies
         self._under_way += self._replies
-        self._out, self._replies = [], 0
+        self._sizes.append(self._size)
+        self._out, self._replies, self._size = [], 0, 0
         return taken
 
     def write(self, output: list[bytes], replies: int) -> None:
         """Let output out: what it tells of is kept."""
         self._under_way -= replies
+        self._sizes.popleft()
         transport = self._transport
         if transport is None or transport.is_closing():
             return

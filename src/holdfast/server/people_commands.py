@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.core.table import cells, commands
@@ -37,7 +38,10 @@ def inspect(connection: Connection, frame: Frame) -> bytes:
     name = readable(connection, grammar.name(frame[1]))
     options = grammar.options(frame, 2, KIND, connection.service.limits)
     info = connection.service.step(commands.Inspect(options.get("kind", grammar.LOCK), name))
-    return connection.resp.encode(answers.lock(info))
+    most = connection.service.limits.list
+    holders = info.holders[:most]
+    shown = replace(info, holders=holders, waiters=info.waiters[: most - len(holders)])
+    return connection.resp.encode(answers.lock(shown))
 
 
 def list_locks(connection: Connection, frame: Frame) -> bytes:
