@@ -84,6 +84,20 @@ async def test_output_of_a_refused_batch_counts_no_more(inside: Inside, store: G
     assert said(client) == 0
 
 
+@pytest.mark.parametrize("count", [3, 300])
+async def test_others_have_their_turn_after_every_list(inside: Inside, count: int) -> None:
+    client, other = Client(inside), Client(inside)
+    client.connection.data_received(pack(("HF.LIST",)) * count)
+    asked = inside.service.tally.commands
+    await inside.turn(1)
+    other.send("PING")
+    assert (asked, inside.service.tally.commands) == (2, 4)
+
+    await inside.turn(2 * count)
+
+    assert len(client.replies()) == count
+
+
 async def test_a_long_line_is_shown_as_far_as_an_answer_goes(inside: Inside, store: GatedStore) -> None:
     client = Client(inside)
     client.send("HF.OPEN", "session1", "x" * 22, 60_000)

@@ -48,6 +48,8 @@ class Connection(asyncio.Protocol):
         self.closing = False
         self.held = False
         """Whether later requests have to wait for a reply that is not there yet."""
+        self.spent = False
+        """Whether the last request took so long that others have their turn before the next."""
         self.began = self.heard = service.loop.time()
         self.closed_at: float | None = None
         """When it was told to close."""
@@ -102,9 +104,10 @@ class Connection(asyncio.Protocol):
             self._work()
         else:
             self.service.begin_turn()
+            self.spent = False
             for at, frame in enumerate(frames):
                 self._carry_out(frame)
-                if self.held or self.closing or self._busy():
+                if self.held or self.closing or self.spent or self._busy():
                     self._backlog += frames[at + 1 :]
                     self._steer()
                     break
@@ -147,9 +150,10 @@ class Connection(asyncio.Protocol):
         if self.closing:
             return
         self.service.begin_turn()
+        self.spent = False
         backlog = self._backlog
         for _ in range(min(FRAMES_A_TURN, len(backlog))):
-            if self.held or self.closing or self._busy():
+            if self.held or self.closing or self.spent or self._busy():
                 break
             self._carry_out(backlog.popleft())
         if self._reader.more and not backlog and not self.closing:

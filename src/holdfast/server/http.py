@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
 from holdfast.core.names import check_prefix
-from holdfast.core.table import commands
 from holdfast.errors import InvalidRequest
 from holdfast.server import grammar
 from holdfast.server.logins import Logins
@@ -162,5 +161,4 @@ class Http:
             return plain(400, str(error))
         most = min(most, service.limits.list)
         service.begin_turn()
-        found = service.step(commands.List(prefix, kind, most))
-        return as_json([info.as_dict() for info in found if user.may_read(info.name)])
+        return as_json([info.as_dict() for info in service.list_locks(user, prefix, kind, most)])

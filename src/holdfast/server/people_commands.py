@@ -24,6 +24,9 @@ LIST: grammar.Options = {**KINDS, b"COUNT": ("count", grammar.positive)}
 BREAK: grammar.Options = {**KIND, b"FORCE": ("force", None)}
 FETCH: grammar.Options = {b"WAIT": ("wait", grammar.milliseconds)}
 
+MANY = 1_000
+"""Claims whose description takes long enough to give others their turn afterwards."""
+
 
 def readable(connection: Connection, prefix: str) -> str:
     """The prefix, if everything that it shows may be read."""
@@ -39,6 +42,7 @@ def inspect(connection: Connection, frame: Frame) -> bytes:
     options = grammar.options(frame, 2, KIND, connection.service.limits)
     info = connection.service.step(commands.Inspect(options.get("kind", grammar.LOCK), name))
     most = connection.service.limits.list
+    connection.spent = len(info.holders) + len(info.waiters) > MANY
     holders = info.holders[:most]
     shown = replace(info, holders=holders, waiters=info.waiters[: most - len(holders)])
     return connection.resp.encode(answers.lock(shown))
@@ -47,17 +51,20 @@ def inspect(connection: Connection, frame: Frame) -> bytes:
 def list_locks(connection: Connection, frame: Frame) -> bytes:
     """HF.LIST [prefix] [KIND kind] [COUNT n]. Shows what the user may read."""
     service = connection.service
+    if not connection.user.reads:
+        raise WireError("NOPERM", "no right to read any name")
     with_prefix = len(frame) % 2 == 0
     prefix = grammar.prefix(frame[1]) if with_prefix else ""
     options = grammar.options(frame, 2 if with_prefix else 1, LIST, service.limits)
     most = min(options.get("count", service.limits.list), service.limits.list)
-    found = service.step(commands.List(prefix, options.get("kind", grammar.NAMESPACE), most + 1))
+    found = service.list_locks(connection.user, prefix, options.get("kind", grammar.NAMESPACE), most + 1)
+    # It looks at every claim that there is.
+    connection.spent = True
     claims = sum(len(info.holders) + len(info.waiters) for info in found)
     if claims > most:
         # The one too many says that there are others; its lock is shown without it, or not at all.
         found = found[:-1] or found
-    shown = [answers.lock(info) for info in found if connection.user.may_read(info.name)]
-    return connection.resp.encode(["locks", int(claims > most), shown])
+    return connection.resp.encode(["locks", int(claims > most), [answers.lock(info) for info in found]])
 
 
 def break_lock(connection: Connection, frame: Frame) -> bytes:

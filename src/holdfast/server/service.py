@@ -14,10 +14,10 @@ from holdfast.core.table.changes import Change, DropCell, DropRow, DropSession
 from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
 from holdfast.core.table.lines import granted
 from holdfast.core.table.machine import begin
-from holdfast.core.table.questions import Question
+from holdfast.core.table.questions import Question, Under
 from holdfast.core.table.rows import Row
 from holdfast.core.table.step import Step
-from holdfast.model import Claim, Gone, Refused
+from holdfast.model import Claim, Gone, LockInfo, Refused
 from holdfast.server import answers
 from holdfast.server.attachments import Attachments
 from holdfast.server.batches import FULL, Batches
@@ -27,7 +27,7 @@ from holdfast.server.limits import Limits
 from holdfast.server.resp import OVER
 from holdfast.server.store import Store, StoreFull
 from holdfast.server.tally import Tally
-from holdfast.server.users import Users
+from holdfast.server.users import User, Users
 from holdfast.server.waits import Waits
 from holdfast.server.wire_error import WireError
 
@@ -202,6 +202,19 @@ class Service:
             self.batches.changes += changes[:done]
             self.batches.urgent = True
             raise
+
+    def list_locks(self, user: User, prefix: str, kind: str, most: int) -> tuple[LockInfo, ...]:
+        """Locks in use that a user may read, with at most so many claims."""
+        if not any(start.startswith(prefix) or prefix.startswith(start) for start in user.reads):
+            return ()
+
+        def answer(question: Question, now: float) -> Any:
+            if type(question) is Under:
+                return self.table.rows_under(question, now, user.reads)
+            return self.deaths.answer(question, now)
+
+        found: tuple[LockInfo, ...] = self.run(commands.List(prefix, kind, most), answer)[0]
+        return found
 
     def need_room(self) -> None:
         """Refuse what makes the store grow while it cannot."""

@@ -272,16 +272,17 @@ class Dictionary:
         found = [row for row in (line.rows() if line else ()) if self.alive(row, now)]
         return tuple(sorted(found, key=arrival))
 
-    def _under(self, q: ask.Under, now: float) -> tuple[Row, ...]:
+    def rows_under(self, q: ask.Under, now: float, starts: tuple[str, ...] = ("",)) -> tuple[Row, ...]:
+        """Claims under a prefix, of names that start with one of `starts`."""
         found = [
             row
             for row in self.rows.values()
-            if (row.claim.kind.startswith(q.kind) if q.kind.endswith(".") else row.claim.kind == q.kind)
+            if row.claim.name.startswith(starts)
+            and (row.claim.kind.startswith(q.kind) if q.kind.endswith(".") else row.claim.kind == q.kind)
             and names.matches(q.prefix, row.claim.name)
             and self.alive(row, now)
         ]
-        found.sort(key=lambda row: (row.claim.kind, row.claim.name, *arrival(row)))
-        return tuple(found[: q.limit])
+        return tuple(nsmallest(q.limit, found, key=lambda row: (row.claim.kind, row.claim.name, *arrival(row))))
 
     def _row_by_id(self, q: ask.RowById, now: float) -> tuple[Row, Session] | None:
         row = self.rows.get(q.claim_id)
@@ -458,7 +459,7 @@ _ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
     ask.Dead: Dictionary._dead,
     ask.NextDeath: Dictionary._next_death,
     ask.OnName: Dictionary._on_name,
-    ask.Under: Dictionary._under,
+    ask.Under: Dictionary.rows_under,
     ask.RowById: Dictionary._row_by_id,
     ask.CellNow: Dictionary._cell_now,
     ask.Counter: lambda self, q, now: self.last(q.bucket),
