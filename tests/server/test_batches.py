@@ -254,6 +254,68 @@ async def test_a_blocked_claim_that_was_not_kept_is_told(inside: Inside, store: 
     assert second.replies() == [b"PONG"]
 
 
+async def in_line(inside: Inside, store: GatedStore, wait: int) -> tuple[Client, Client]:
+    """One who holds a lock, and one whose wait for it is kept."""
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    first.send("HF.ACQUIRE", "session1-1", "k")
+    second.send("HF.ACQUIRE", "session2-1", "k", "WAIT", wait)
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    assert [first.replies()[0][0], second.replies()[0][0]] == [b"granted", b"queued"]
+    return first, second
+
+
+async def test_a_wait_whose_grant_was_not_kept_still_ends(inside: Inside, store: GatedStore) -> None:
+    first, _ = await in_line(inside, store, 60_000)
+    (timer,) = inside.service.waits._timers.values()
+    first.send("HF.RELEASE", "session1-1")
+    await inside.turn()
+    assert inside.service.waits._timers == {}
+
+    store.let(StoreFull("test", "no room"))
+    await inside.settle()
+
+    (again,) = inside.service.waits._timers.values()
+    assert again.when() == timer.when()
+    again.cancel()
+
+
+async def test_a_wait_whose_end_was_not_kept_ends_a_moment_later(inside: Inside, store: GatedStore) -> None:
+    await in_line(inside, store, 1)
+    deadline = inside.loop.time() + 20
+    while not store.gates and inside.loop.time() < deadline:
+        await inside.turn()
+    store.let(StoreFull("test", "no room"))
+    await inside.settle()
+    assert "session2-1" in inside.service.table.rows
+
+    while not store.gates and inside.loop.time() < deadline:
+        await inside.turn()
+    store.let()
+    await inside.settle()
+
+    assert "session2-1" not in inside.service.table.rows
+
+
+async def test_a_session_whose_end_was_not_kept_is_spoken_for_as_before(inside: Inside, store: GatedStore) -> None:
+    client, side = await opened(inside, store, "session1"), Client(inside)
+    side.send("HF.RESUME", "session1", SECRET, "SIDE")
+    await inside.turn()
+    assert side.replies()[0][0] == b"open"
+    client.send("HF.CLOSE", "session1")
+    await inside.turn()
+    store.let(StoreFull("test", "no room"))
+    await inside.settle()
+    assert str(client.replies()[0]).startswith("HFFULL")
+
+    for one in (client, side):
+        one.send("HF.RENEW", "session1")
+    await inside.turn()
+
+    assert [client.replies()[0][0], side.replies()[0][0]] == [b"open", b"open"]
+
+
 async def test_a_blocked_claim_goes_on_over_another_connection(inside: Inside, store: GatedStore) -> None:
     first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
     first.send("HF.ACQUIRE", "session1-1", "k")

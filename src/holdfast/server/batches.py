@@ -42,6 +42,8 @@ class Batches:
         self._refused, self._broken = refused, broken
         self.changes: list[Change] = []
         """What was applied since the last commit began, in order."""
+        self.undo: list[Callable[[], None]] = []
+        """What to do beside the table if `changes` are not kept, in order."""
         self.urgent = False
         """Whether somebody waits for `changes` to be kept; heartbeats alone do not."""
         self.speakers: list[Connection] = []
@@ -75,13 +77,18 @@ class Batches:
         try:
             while self.urgent:
                 changes, self.changes, self.urgent = self.changes, [], False
+                undo, self.undo = self.undo, []
                 parcels, observers = self.take()
                 began = time.perf_counter()
                 try:
                     await self.store.keep(changes)
                 except StoreFull as error:
                     self.refuse(parcels, observers)
+                    undo += self.undo
+                    self.undo = []
                     self._refused(error)
+                    for each in undo:
+                        each()
                     continue
                 self.tally.commit(time.perf_counter() - began, len(changes))
                 self.let_out(parcels, observers)

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.table import commands
@@ -71,7 +72,7 @@ class Service:
         self.tally = Tally()
         self.connections: set[Connection] = set()
         self.attachments = Attachments()
-        self.waits = Waits(loop, self.wait_over, self.fetch_now)
+        self.waits = Waits(loop, self.wait_over, self.fetch_now, self._wait_stopped)
         self.batches = Batches(store, loop, self.tally, self._refused, broken)
         self.unfinished = 0
         """Bytes of requests that have not arrived completely."""
@@ -99,6 +100,23 @@ class Service:
         for session in self.attachments.sessions():
             if session not in self.table.sessions:
                 self.end_session(session, "it was not kept: the disk is full")
+
+    def _wait_stopped(self, claim_id: str, since: float | None, until: float) -> None:
+        """Nobody waits for the claim any more, unless what was decided is not kept."""
+
+        def undo() -> None:
+            row = self.table.rows.get(claim_id)
+            if row is not None and row.token is None:
+                self.waits.again(claim_id, since, until)
+
+        self.batches.undo.append(undo)
+
+    def _attach_again(self, connection: Connection, session: str, user: User) -> None:
+        """The end of a session was not kept: who spoke for it does, unless somebody else does by now."""
+        taken = any(other.side == connection.side for other in self.attachments.of(session))
+        same = not connection.closing and not connection.session and connection.user is user
+        if same and not taken and session in self.table.sessions:
+            self.attachments.attach(connection, session, connection.side, connection.quiet)
 
     def uptime(self) -> float:
         """Seconds since the start."""
@@ -268,6 +286,7 @@ class Service:
     def end_session(self, session: str, reason: str) -> None:
         """The session is no more: nobody speaks for it, and whoever waits under it is told."""
         for connection in self.attachments.end(session):
+            self.batches.undo.append(partial(self._attach_again, connection, session, connection.user))
             if self.waits.ended(connection):
                 connection.answer(OVER)
             connection.push("hf.over", session, reason)

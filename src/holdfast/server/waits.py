@@ -9,17 +9,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
 
+MOMENT = 1.0
+"""Seconds until a wait may end again whose end was not kept: a full disk is not asked all the time."""
+
 
 class Waits:
     """Claims in line: since when, until when, and which connection's next reply depends on them.
 
-    `over` is called with a claim whose wait is over, `nothing` with a watch that brought nothing in time.
+    `over` is called with a claim whose wait is over, `nothing` with a watch that brought nothing in time, and
+    `stopped` with a claim that is waited for no longer, since when and until when that was.
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, over: Callable[[str], None], nothing: Callable[[str, str], object]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        over: Callable[[str], None],
+        nothing: Callable[[str, str], object],
+        stopped: Callable[[str, float | None, float], None],
     ) -> None:
-        self._loop, self._over, self._nothing = loop, over, nothing
+        self._loop, self._over, self._nothing, self._stopped = loop, over, nothing, stopped
         self._since: dict[str, float] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._blocked: dict[str, Connection] = {}
@@ -37,6 +45,13 @@ class Waits:
             self._blocked[claim_id] = blocked
             blocked.waits_for = claim_id
 
+    def again(self, claim_id: str, since: float | None, until: float) -> None:
+        """What was decided about it was not kept: it waits as before, and a moment at least."""
+        if since is not None:
+            self._since.setdefault(claim_id, since)
+        if claim_id not in self._timers:
+            self._timers[claim_id] = self._loop.call_at(max(until, self._loop.time() + MOMENT), self._over, claim_id)
+
     def since(self, claim_id: str) -> float | None:
         """When it came, asked once: after that it does not wait any more."""
         return self._since.pop(claim_id, None)
@@ -51,12 +66,13 @@ class Waits:
             timer = self._timers.pop(claim_id, None)
             if timer is not None:
                 timer.cancel()
+                self._stopped(claim_id, self._since.get(claim_id), timer.when())
 
     def forget(self, claim_id: str) -> None:
         """It is gone, by its own wish or with its session. Who waits for a reply about it is told elsewhere."""
+        self._stop_timer(claim_id)
         if self._since:
             self._since.pop(claim_id, None)
-        self._stop_timer(claim_id)
 
     def fetch(self, session: str, watch: str, after: int, wait: float, connection: Connection) -> None:
         """A connection waits for the next event of a watch."""
