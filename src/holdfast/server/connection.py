@@ -48,6 +48,7 @@ class Connection(asyncio.Protocol):
         self.closing = False
         self.held = False
         """Whether later requests have to wait for a reply that is not there yet."""
+        self.wrong_passwords = 0
         self.spent = False
         """Whether the last request took so long that others have their turn before the next."""
         self.began = self.heard = service.loop.time()

@@ -25,6 +25,9 @@ WRONG = WireError("WRONGPASS", "invalid username-password pair or user is disabl
 MOST_WAITING = 100
 """Passwords that wait to be checked; more are told to come back."""
 
+MOST_WRONG = 3
+"""Wrong passwords over one connection; then it is closed."""
+
 
 class Logins:
     """Checks passwords in one thread beside the loop: 50 ms each must not hold anybody up."""
@@ -121,16 +124,23 @@ class Logins:
     ) -> None:
         """A password was checked. Nothing counts that changed meanwhile."""
         self._waiting -= 1
-        if done.cancelled() or connection.closing:
+        if done.cancelled() or connection.closing or connection.service.stopping:
+            # Who waits while the server stops was answered by that.
             return
         user = connection.service.users.by_name.get(name)
-        if done.result() and user is not None and user.password == protected:
+        problem = done.exception()
+        if problem is not None:
+            log.error("password not checked", extra={"user": name[:100], "problem": str(problem)})
+        if problem is None and done.result() and user is not None and user.password == protected:
             self._remembered.add(password, user.password)
             connection.answer(self._entered(connection, user, hello))
         else:
             connection.service.tally.logins_refused += 1
             log.warning("login refused", extra={"peer": connection.peer, "user": name[:100]})
             connection.answer(connection.error(WRONG))
+            connection.wrong_passwords += 1
+            if connection.wrong_passwords >= MOST_WRONG:
+                connection.close_after_output()
 
     async def check(self, users: Users, name: str, password: bytes) -> User | None:
         """The user of this name, if this is the password."""

@@ -27,7 +27,23 @@ def protect(password: str) -> str:
 def well_formed(protected: str) -> bool:
     """Whether it is something that `protect` may have written."""
     found = _FORM.fullmatch(protected)
-    return found is not None and int(found[1]) <= 1 << 20
+    if found is None or int(found[1]) > 1 << 20:
+        return False
+    try:
+        salt, digest = (base64.b64decode(part) for part in found.groups()[3:])
+    except ValueError:
+        return False
+    return bool(salt) and _possible(int(found[1]), int(found[2]), int(found[3]), len(digest))
+
+
+@cache
+def _possible(cost: int, block: int, parallel: int, length: int) -> bool:
+    """Whether there is such a digest; tried once, because it takes as long as a check."""
+    try:
+        _scrypt(b"", b"salt", cost, block, parallel, length)
+    except (ValueError, OverflowError, MemoryError):
+        return False
+    return True
 
 
 def fits(password: bytes, protected: str) -> bool:
