@@ -42,6 +42,7 @@ class Process:
         self.loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = self.loop.create_future()
         """Done when it is to stop; with an error if it has to."""
+        self._failure: Exception | None = None
         self._contexts: list[ssl.SSLContext] = []
         self._vouchers = b"" if settings.tls is None else settings.tls.vouchers()
         self._servers: list[asyncio.Server] = []
@@ -158,9 +159,10 @@ class Process:
             self.over.set_result(None)
 
     def _broken(self, error: Exception) -> None:
-        """The store cannot be trusted any more: answer nobody, end."""
-        log.critical("the store failed, stopping", extra={"problem": str(error)}, exc_info=error)
+        """The store or the table cannot be trusted any more: answer nobody, end."""
+        log.critical("not to be trusted any more, stopping", extra={"problem": str(error)}, exc_info=error)
         self._abort()
+        self._failure = error
         if not self.over.done():
             self.over.set_exception(error)
 
@@ -194,7 +196,10 @@ class Process:
         log.info("configuration reloaded", extra={"users": len(new.users.by_name)})
 
     async def _stop(self) -> None:
-        """Finish what was begun, tell clients to come back, and let them take their replies."""
+        """Finish what was begun, tell clients to come back, and let them take their replies.
+
+        Raises what went wrong meanwhile.
+        """
         log.info("stopping")
         for server in self._servers:
             server.close()
@@ -207,6 +212,8 @@ class Process:
             waiting = self.loop.create_task(self.service.alone.wait())
             await asyncio.wait([waiting], timeout=LINGER)
             waiting.cancel()
+        if self._failure is not None:
+            raise self._failure
         log.info("stopped")
 
     def _abort(self) -> None:

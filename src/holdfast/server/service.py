@@ -67,7 +67,7 @@ class Service:
         broken: Callable[[Exception], None],
     ) -> None:
         self.store, self.loop, self.limits, self.users = store, loop, limits, users
-        self.about = about
+        self.about, self._broken = about, broken
         self.started = time.monotonic()
         self.tally = Tally()
         self.connections: set[Connection] = set()
@@ -141,7 +141,12 @@ class Service:
         self.now, self.wall = self.store.now(), time.time()
         self.batches.gather()
         if self.now >= self.deaths.due:
-            self.sweep()
+            try:
+                self.sweep()
+            except Exception as error:
+                # Nobody's request: it would fail again with every turn, and the dead would hold their locks.
+                self._broken(error)
+                raise
         return self.now
 
     def sweep(self) -> None:
@@ -297,6 +302,9 @@ class Service:
         row: Row | None = self.table.rows.get(claim_id)
         blocked = self.waits.decided(claim_id)
         if row is None or row.token is not None:
+            if row is None and blocked is not None:
+                # This turn began with clearing its session away, and that is not done with yet.
+                blocked.answer(answers.encode(Gone("its session ran out"), blocked.resp, blocked.user))
             return
         place = self.step(commands.Look(row.claim))
         self.withdraw(row.claim)

@@ -1,0 +1,73 @@
+"""What cannot go on ends, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from holdfast.core.table.changes import Change, DropRow
+from holdfast.core.table.commands import Sweep
+from holdfast.server.memory_store import MemoryStore
+from holdfast.server.process import Process
+from holdfast.server.settings import Settings
+from holdfast.server.store import StoreBroken
+from tests.server.inside import Client, Inside
+
+
+class BrokenStore(MemoryStore):
+    """Keeps nothing."""
+
+    async def keep(self, changes: Sequence[Change]) -> None:
+        raise StoreBroken("test", "an fsync failed")
+
+
+async def test_a_store_that_breaks_during_a_stop_is_no_stop_in_order() -> None:
+    process = Process(Settings(store="memory://"), Settings)
+    process.service.batches.store = BrokenStore()
+    process.service.begin_turn()
+    process.service.batches.changes.append(DropRow(None))  # type: ignore[arg-type]
+    process.stop()
+
+    with pytest.raises(StoreBroken):
+        await process._stop()
+    process.logins.close()
+
+
+async def test_the_dead_who_cannot_be_cleared_away_end_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = Inside()
+    client = Client(inside)
+    run = inside.service.run
+
+    def fail(command: object, *rest: object) -> object:
+        if isinstance(command, Sweep):
+            raise AssertionError("a mistake")
+        return run(command, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(inside.service, "run", fail)
+    inside.service.deaths.due = 0.0
+
+    with pytest.raises(AssertionError, match="a mistake"):
+        client.send("HF.OPEN", "*", "*", 5000)
+
+    assert [str(error) for error in inside.broken] == ["a mistake"]
+    assert inside.service.table.sessions == {}
+    inside.close()
+
+
+async def test_who_waits_for_a_claim_that_was_cleared_away_is_told() -> None:
+    inside = Inside()
+    first, second = Client(inside), Client(inside)
+    for client, session in ((first, "session1"), (second, "session2")):
+        client.send("HF.OPEN", session, "x" * 22, 60_000)
+        client.send("HF.ACQUIRE", f"{session}-1", "k", "WAIT", 60_000, "BLOCK")
+    await inside.settle()
+    second.replies()
+    service = inside.service
+    service.table.put(DropRow(service.table.rows["session2-1"]))
+
+    service.wait_over("session2-1")
+    await inside.settle()
+
+    assert second.replies() == [[b"gone", b"its session ran out"]]
+    inside.close()
