@@ -192,11 +192,11 @@ class Server:
 
     def pause(self) -> None:
         """Let it stand still: connections stay open, nothing is answered."""
+        members = family(self.pid)
         signal_family(self.pid, signal.SIGSTOP)
-        # The signal is on its way when it was sent: a thread on another core may answer once more.
-        wait_until(
-            lambda: all(stands_still(pid) for pid in family(self.pid)), READY_WITHIN, f"{self.name} standing still"
-        )
+        # The signal is on its way when it was sent: a thread on another core may answer once more. A child that was
+        # forked at that moment is not waited for: it may be waiting for its parent.
+        wait_until(lambda: all(map(stands_still, members)), READY_WITHIN, f"{self.name} standing still")
 
     def resume(self) -> None:
         """Let it go on after a pause."""
