@@ -23,8 +23,8 @@ def why_not() -> str:
     """What keeps this machine from making one; empty if nothing does."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    missing = [command for command in ("ip", "iptables") if shutil.which(command, path=_path()) is None]
-    return f"{' and '.join(missing)} not installed: apt install iproute2 iptables" if missing else ""
+    missing = [command for command in ("ip", "iptables", "nsenter") if shutil.which(command, path=_path()) is None]
+    return f"{' and '.join(missing)} not installed: apt install iproute2 iptables util-linux" if missing else ""
 
 
 def _path() -> str:
@@ -36,6 +36,12 @@ def run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PATH": _path()})
     if done.returncode:
         raise NotAllowed("a network of its own", f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def inside(name: str) -> list[str]:
+    """What a command is started with to run in a namespace. (`ip netns exec` also wants to mount, which is not
+    allowed everywhere that namespaces are.)"""
+    return ["nsenter", f"--net=/run/netns/{name}", "--"]
 
 
 class Network:
@@ -67,8 +73,8 @@ class Network:
     def _make(self) -> None:
         switch = f"{self._mark}s"
         self._add(switch)
-        run("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
-        run("ip", "-n", switch, "link", "set", "br0", "up")
+        run(*inside(switch), "ip", "link", "add", "br0", "type", "bridge")
+        run(*inside(switch), "ip", "link", "set", "br0", "up")
         run("ip", "link", "add", f"{self._mark}r", "type", "veth", "peer", "name", "here", "netns", switch)
         self._plug(switch, "here")
         run("ip", "addr", "add", f"{self._subnet}.1/24", "dev", f"{self._mark}r")
@@ -76,20 +82,20 @@ class Network:
         for place, server in enumerate(self.servers):
             name, port = self._names[id(server)], f"port{place}"
             self._add(name)
-            run("ip", "-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            run(*inside(switch), "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
             self._plug(switch, port)
-            server.host, server.prefix = f"{self._subnet}.{10 + place}", ["ip", "netns", "exec", name]
-            run("ip", "-n", name, "addr", "add", f"{server.host}/24", "dev", "eth0")
+            server.host, server.prefix = f"{self._subnet}.{10 + place}", inside(name)
+            run(*inside(name), "ip", "addr", "add", f"{server.host}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
-                run("ip", "-n", name, "link", "set", device, "up")
+                run(*inside(name), "ip", "link", "set", device, "up")
 
     def _add(self, name: str) -> None:
         run("ip", "netns", "add", name)
         self._made.append(name)
 
     def _plug(self, switch: str, device: str) -> None:
-        run("ip", "-n", switch, "link", "set", device, "master", "br0")
-        run("ip", "-n", switch, "link", "set", device, "up")
+        run(*inside(switch), "ip", "link", "set", device, "master", "br0")
+        run(*inside(switch), "ip", "link", "set", device, "up")
 
     def cut_off(self, side: Iterable[Server], *, from_clients: bool = False) -> None:
         """Let nothing pass between these servers and the others. Clients reach both sides, unless told."""
@@ -98,15 +104,15 @@ class Network:
         if from_clients:
             there.append(f"{self._subnet}.1")
         for server in here:
-            inside = ("ip", "netns", "exec", self._names[id(server)], "iptables", "-w", "-A")
+            block = (*inside(self._names[id(server)]), "iptables", "-w", "-A")
             for host in there:
-                run(*inside, "INPUT", "-s", host, "-j", "DROP")
-                run(*inside, "OUTPUT", "-d", host, "-j", "DROP")
+                run(*block, "INPUT", "-s", host, "-j", "DROP")
+                run(*block, "OUTPUT", "-d", host, "-j", "DROP")
 
     def heal(self) -> None:
         """Let everything pass."""
         for name in self._names.values():
-            run("ip", "netns", "exec", name, "iptables", "-w", "-F")
+            run(*inside(name), "iptables", "-w", "-F")
 
     def close(self) -> None:
         """Remove what was made. The devices go with their namespaces."""
