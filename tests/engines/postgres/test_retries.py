@@ -57,4 +57,5 @@ def test_trying_again_ends_with_the_deadline(connect: Connect, database: psycopg
     with pytest.raises(holdfast.EngineUnavailable) as refused:
         locks.lock("k").acquire(wait=0.3)
 
-    assert refused.value.outcome == "not done"
+    # The end may come between two tries or in the middle of one, whose answer nobody has seen then.
+    assert refused.value.outcome in ("not done", "unknown")
