@@ -152,12 +152,12 @@ class RespAsyncioPort:
         if stream is not None and stream.problem is None:
             try:
                 reply = await stream.send(request.packed(False), until)
+                if isinstance(reply, ReplyError):
+                    reply = await self._after_error(request, reply, stream, False, 1, until)
             except Lost as lost:
                 if not request.repeats or lost.silent:
                     raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
                 return await self._call_again(request, until, True)
-            if isinstance(reply, ReplyError):
-                return await self._after_error(request, reply, stream, False, 1, until)
             return reply
         return await self._call_again(request, until, False)
 

@@ -13,6 +13,7 @@ import redis as redis_py
 import holdfast
 from holdfast import EngineUnavailable, aio
 from holdfast.engines import redis_ghosts
+from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.process import wait_until
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import Api, Front
@@ -88,6 +89,24 @@ async def test_a_server_that_pauses_is_waited_for(locks: Front, operator: redis_
 
     held.check()
     await held.release()
+
+
+async def test_a_script_that_is_sent_in_full_and_gets_lost_is_an_unknown_outcome(
+    api: Api, server: RedisServer, operator: redis_py.Redis
+) -> None:
+    with Proxy("127.0.0.1", server.port) as proxy:
+        stage = Stage(SUBJECT, api, f"redis://127.0.0.1:{proxy.port}/0")
+        client = await stage.client(ttl=10.0)
+        await client.cell("c").set(1)
+        operator.script_flush()
+        # The short form is answered "no such script"; the long one that follows never is.
+        proxy.replies.set("cut", after=len("-NOSCRIPT No matching script. Please use EVAL.\r\n"))
+        with pytest.raises(EngineUnavailable) as error:
+            await client.cell("c").set(2)
+        proxy.heal()
+        await stage.end()
+
+    assert error.value.outcome == "unknown"
 
 
 async def test_a_release_that_redis_forgot_does_not_keep_the_lock(
