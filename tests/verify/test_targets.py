@@ -19,8 +19,8 @@ from tests.verify.runs import SEED, judged, perform, told
 SECONDS = float(os.environ.get("HOLDFAST_VERIFY_SECONDS", "6"))
 THOROUGH = "HOLDFAST_VERIFY_SECONDS" in os.environ
 CLIENTS = 6 if THOROUGH else 4
-# An election on Redlock stood still for 37 s after the last fault, once in seven runs of this seed, and nobody knows why yet:
-# until then it is for `make torture` to look for, and `holdfast verify redlock` by hand.
+# An election on Redlock stood still for 37 s after the last fault, once in seven runs of this seed, and nobody knows
+# why yet: until then it is for `make torture` to look for, and `holdfast verify redlock` by hand.
 UNSETTLED = frozenset({"redlock"})
 EXPECTED = [target for target in TARGETS if THOROUGH or target not in UNSETTLED]
 
