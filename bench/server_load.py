@@ -23,7 +23,7 @@ from typing import Any, cast
 import hiredis
 import uvloop
 
-from holdfast.engines.resp import pack
+from holdfast.engines.resp.wire import pack
 
 RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 TTL_MS = 60_000

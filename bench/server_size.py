@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.engines.resp import Part, pack
+from holdfast.engines.resp.wire import Part, pack
 from holdfast.verify.servers.process import ServerFailed, wait_until
 from tests.servers.lock_server import LockServer, Wire
 

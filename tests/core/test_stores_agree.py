@@ -16,7 +16,7 @@ from hypothesis.stateful import precondition, rule
 from holdfast.core.table import Outcome, apply, cells
 from holdfast.core.table import commands as cmd
 from holdfast.core.table.changes import DropRow, PutRow
-from holdfast.engines.sqlite_rows import SqliteRows
+from holdfast.engines.sqlite.rows import SqliteRows
 from holdfast.model import MAX_TOKEN, Claim
 from tests.core.crowd import NAMES, Crowd, numbers
 from tests.core.walk import walk
@@ -29,7 +29,7 @@ cell_names = st.sampled_from(("c", "c/d"))
 def in_memory() -> SqliteRows:
     """An empty table in SQLite whose counter never meets its bound."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.executescript(files("holdfast.engines").joinpath("sqlite.sql").read_text())
+    connection.executescript(files("holdfast.engines.sqlite").joinpath("schema.sql").read_text())
     connection.execute("INSERT INTO counter VALUES (0, 0, ?)", (MAX_TOKEN,))
     return SqliteRows(connection)
 

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
-from holdfast.engines.sqlite import SqlitePort
+from holdfast.engines.sqlite.engine import SqlitePort
 from tests.faults.child import tell
 from tests.faults.children import Child, eventually
 

@@ -13,7 +13,7 @@ import pytest
 import holdfast
 from holdfast.core import deadline
 from holdfast.engines.memory import MemoryPort
-from holdfast.engines.sqlite import SqlitePort
+from holdfast.engines.sqlite.engine import SqlitePort
 from holdfast.engines.table_verbs import TableVerbs
 from tests.faults.children import eventually
 

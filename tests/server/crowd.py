@@ -9,7 +9,7 @@ from typing import Any
 
 import hiredis
 
-from holdfast.engines.resp import Part
+from holdfast.engines.resp.wire import Part
 from tests.servers.lock_server import LockServer, Wire
 
 Ask = Callable[..., Any]

@@ -10,7 +10,7 @@ import hiredis
 
 from holdfast.core.table import Dictionary
 from holdfast.core.table.changes import Change
-from holdfast.engines.resp import Part, pack
+from holdfast.engines.resp.wire import Part, pack
 from holdfast.server.connection import Connection
 from holdfast.server.dispatch import Commands
 from holdfast.server.limits import Limits

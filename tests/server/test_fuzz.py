@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.engines.resp import pack
+from holdfast.engines.resp.wire import pack
 from holdfast.server.frames import MOST_ARGUMENTS, MOST_FRAMES, FrameReader
 from holdfast.server.limits import Limits
 from holdfast.server.users import User, Users

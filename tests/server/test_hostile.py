@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.engines.resp import pack
+from holdfast.engines.resp.wire import pack
 from holdfast.server import passwords
 from holdfast.server.users import User, Users
 from tests.server.conftest import Speak

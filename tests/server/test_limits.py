@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from holdfast.engines.resp import pack
+from holdfast.engines.resp.wire import pack
 from tests.server.conftest import Speak
 from tests.servers.lock_server import LockServer, Wire
 from tests.servers.process import wait_until

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.engines.resp import pack
+from holdfast.engines.resp.wire import pack
 from holdfast.server.limits import Limits
 from holdfast.server.store import StoreFull
 from tests.server.inside import Client, GatedStore, Inside

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import grpc
 
-from holdfast.engines.etcd_messages import message
-from holdfast.engines.etcd_wire import serialize
+from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.wire import serialize
 from holdfast.verify.servers.etcd import EtcdServer, newer_etcd
 
 _running: dict[str, EtcdServer] = {}

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import hiredis
 
-from holdfast.engines.resp import Part, pack
+from holdfast.engines.resp.wire import Part, pack
 from holdfast.verify.servers import lock_server
 from holdfast.verify.servers.process import free_port, wait_until
 

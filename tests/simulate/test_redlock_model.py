@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from holdfast.engines.redis_verbs import script
-from holdfast.engines.resp import Request
+from holdfast.engines.redis.verbs import script
+from holdfast.engines.resp.wire import Request
 from holdfast.runtime.simulated import Machine, World
 from holdfast.simulate.redlock import Node
 from holdfast.verify.servers.redis import RedisServer

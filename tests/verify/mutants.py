@@ -11,10 +11,10 @@ from typing import Any
 from holdfast.core.table.commands import Renewed, SessionOver
 from holdfast.core.table.rows import Session
 from holdfast.core.urls import Url
-from holdfast.engines.redis import RedisEngine
-from holdfast.engines.redis_verbs import RedisVerbs
-from holdfast.engines.resp import Script
-from holdfast.engines.sqlite import SqliteEngine
+from holdfast.engines.redis.engine import RedisEngine
+from holdfast.engines.redis.verbs import RedisVerbs
+from holdfast.engines.resp.wire import Script
+from holdfast.engines.sqlite.engine import SqliteEngine
 from holdfast.engines.table_verbs import TableVerbs
 from holdfast.model import Claim, Gone, Place, Refused
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.core.table.commands import CellSet, Command, Enter, Look, Renew
 from holdfast.core.table.machine import Outcome
-from holdfast.engines.sqlite import SqliteEngine, SqlitePort
+from holdfast.engines.sqlite.engine import SqliteEngine, SqlitePort
 from holdfast.model import Granted
 
 

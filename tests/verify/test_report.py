@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from holdfast.engines import sqlite
+from holdfast.engines.sqlite import engine as sqlite
 from holdfast.verify import report
 from holdfast.verify.history import Fault, History, Run
 from holdfast.verify.verdict import judge

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from holdfast.cli import verdict as terminal
-from holdfast.engines import advisory, memory, redis, redlock, sqlite
+from holdfast.engines import memory
+from holdfast.engines.advisory import engine as advisory
+from holdfast.engines.redis import engine as redis
+from holdfast.engines.redlock import engine as redlock
+from holdfast.engines.sqlite import engine as sqlite
 from holdfast.model import Guarantees
 from holdfast.verify.history import Call, Fault, History, Note, Record, Run
 from holdfast.verify.promises import CLAIMS, struck

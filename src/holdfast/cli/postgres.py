@@ -6,8 +6,8 @@ import json
 
 import click
 
-from holdfast.engines.postgres_address import DEFAULT_SCHEMA, check_schema
-from holdfast.engines.postgres_schema import ddl as make_ddl
+from holdfast.engines.postgres.address import DEFAULT_SCHEMA, check_schema
+from holdfast.engines.postgres.schema import ddl as make_ddl
 
 
 @click.group(short_help="Prepare a PostgreSQL for the lock table.")

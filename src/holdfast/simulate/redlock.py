@@ -13,10 +13,10 @@ from typing import Any
 
 from holdfast.core import quorum, urls
 from holdfast.core.table.commands import GRANTED, Notice
-from holdfast.engines.redlock import RedlockEngine
-from holdfast.engines.redlock_nodes import Answers, NoAnswer, Round
-from holdfast.engines.redlock_verbs import AHEAD, RedlockVerbs
-from holdfast.engines.resp import Part, Request
+from holdfast.engines.redlock.engine import RedlockEngine
+from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
+from holdfast.engines.redlock.verbs import AHEAD, RedlockVerbs
+from holdfast.engines.resp.wire import Part, Request
 from holdfast.runtime.simulated import Machine, Pause, SimulatedSignal, suspend
 from holdfast.simulate.network import Exchange, Network, NetworkIo
 from holdfast.simulate.simulation import Simulation

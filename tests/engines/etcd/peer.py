@@ -6,8 +6,8 @@ from typing import Any
 
 import grpc
 
-from holdfast.engines.etcd_messages import message
-from holdfast.engines.etcd_wire import serialize
+from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.wire import serialize
 from holdfast.verify.servers.etcd import EtcdServer
 
 

@@ -12,7 +12,7 @@ from holdfast import EngineUnavailable
 from holdfast.cli.doctor import doctor
 from holdfast.core import urls
 from holdfast.engines.checkup import Finding
-from holdfast.engines.etcd import EtcdEngine
+from holdfast.engines.etcd.engine import EtcdEngine
 from holdfast.verify.servers.etcd import EtcdCluster, EtcdServer
 
 

@@ -39,9 +39,9 @@ def test_the_peer_grants_to_a_waiter_whose_lease_ran_out_in_the_queue(peer: V3Lo
 
 
 def _keys(peer: V3Lock, prefix: bytes) -> int:
-    from holdfast.engines.etcd_keys import end_of
-    from holdfast.engines.etcd_messages import message
-    from holdfast.engines.etcd_wire import serialize
+    from holdfast.engines.etcd.keys import end_of
+    from holdfast.engines.etcd.messages import message
+    from holdfast.engines.etcd.wire import serialize
 
     read = peer.channel.unary_unary("/etcdserverpb.KV/Range", serialize, message("RangeResponse").FromString)
     count: int = read(message("RangeRequest")(key=prefix, range_end=end_of(prefix)), timeout=5.0).count

@@ -12,9 +12,9 @@ import pytest
 
 import holdfast
 from holdfast import EngineUnavailable, aio
-from holdfast.engines.etcd_keys import end_of
-from holdfast.engines.etcd_messages import message
-from holdfast.engines.etcd_wire import LEASE_KEEP_ALIVE, RANGE, serialize
+from holdfast.engines.etcd.keys import end_of
+from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.wire import LEASE_KEEP_ALIVE, RANGE, serialize
 from holdfast.locks.tokens import raise_tokens
 from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.runtime.blocking import run

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from holdfast.engines.holdfast.line import Line, Waiter
 from holdfast.engines.holdfast.route import Route
-from holdfast.engines.resp import Address, Lost
+from holdfast.engines.resp.wire import Address, Lost
 from holdfast.runtime import clock
 from tests.servers.lock_server import LockServer
 

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
-from holdfast.engines import advisory_keys
+from holdfast.engines.advisory import keys as advisory_keys
 from holdfast.verify.servers.postgres import PostgresServer
 from tests.conformance.abilities import CELLS
 from tests.engines.postgres.patience import eventually, soon

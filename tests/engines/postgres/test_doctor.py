@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.core.urls import parse
 from holdfast.engines.checkup import Finding
-from holdfast.engines.postgres import PostgresEngine
+from holdfast.engines.postgres.engine import PostgresEngine
 from holdfast.verify.servers.postgres import PostgresServer
 from tests.engines.postgres.patience import eventually
 from tests.servers.pgbouncer import PgBouncerServer

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.engines import postgres_schema
+from holdfast.engines.postgres import schema as postgres_schema
 
 Connect = Callable[..., holdfast.Client]
 
@@ -27,9 +27,9 @@ def test_an_older_schema_is_brought_up_and_keeps_what_is_held(
 ) -> None:
     grant = connect().lock("k").acquire()
     read = postgres_schema.read
-    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, "postgres_2.sql"))
+    monkeypatch.setattr(postgres_schema, "MIGRATIONS", (*postgres_schema.MIGRATIONS, "schema_2.sql"))
     step = "CREATE TABLE extra (id int); UPDATE meta SET value = '2' WHERE key = 'version';"
-    monkeypatch.setattr(postgres_schema, "read", lambda name: step if name == "postgres_2.sql" else read(name))
+    monkeypatch.setattr(postgres_schema, "read", lambda name: step if name == "schema_2.sql" else read(name))
 
     later = connect()
 

@@ -13,8 +13,8 @@ from holdfast import EngineUnavailable
 from holdfast.cli.doctor import doctor
 from holdfast.core import urls
 from holdfast.engines.checkup import Finding
-from holdfast.engines.redis import RedisEngine
-from holdfast.engines.redlock import RedlockEngine
+from holdfast.engines.redis.engine import RedisEngine
+from holdfast.engines.redlock.engine import RedlockEngine
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
 from holdfast.verify.servers.redis_deployments import WatchedRedis

@@ -12,7 +12,7 @@ import redis as redis_py
 
 import holdfast
 from holdfast import EngineUnavailable, aio
-from holdfast.engines import redis_ghosts
+from holdfast.engines.redis import ghosts as redis_ghosts
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.process import wait_until
 from holdfast.verify.servers.redis import RedisServer

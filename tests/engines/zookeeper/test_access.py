@@ -12,7 +12,7 @@ from kazoo.exceptions import NoAuthError
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest, aio
 from holdfast.core import urls
-from holdfast.engines.zookeeper_address import parse_address
+from holdfast.engines.zookeeper.address import parse_address
 from tests.servers.process import free_port
 from tests.servers.zookeeper import ZooKeeperServer
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from holdfast.cli.doctor import doctor
 from holdfast.core import urls
 from holdfast.engines.checkup import Finding
-from holdfast.engines.zookeeper import ZooKeeperEngine
+from holdfast.engines.zookeeper.engine import ZooKeeperEngine
 from holdfast.errors import EngineUnavailable
 from tests.servers.process import free_port
 from tests.servers.zookeeper import Ensemble, ZooKeeperServer

@@ -13,9 +13,9 @@ from kazoo.client import KazooClient
 import holdfast
 from holdfast import EngineUnavailable
 from holdfast.bench.counting import Counter
-from holdfast.engines import zookeeper_tidying as tidying
-from holdfast.engines.zookeeper_cells import pack
-from holdfast.engines.zookeeper_line import Layout
+from holdfast.engines.zookeeper import tidying
+from holdfast.engines.zookeeper.cells import pack
+from holdfast.engines.zookeeper.line import Layout
 from holdfast.locks.tokens import raise_tokens
 from holdfast.runtime.blocking import run
 from tests.engines.zookeeper.patience import eventually

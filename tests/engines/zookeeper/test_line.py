@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from holdfast.engines.zookeeper_line import Position, count_holding, in_order, position, read
+from holdfast.engines.zookeeper.line import Position, count_holding, in_order, position, read
 
 HIGHEST, LOWEST = 2**31 - 1, -(2**31)
 

@@ -13,8 +13,8 @@ from kazoo.exceptions import KazooException
 
 import holdfast
 from holdfast import EngineUnavailable, LockLost
-from holdfast.engines.zookeeper_claims import ClaimVerbs
-from holdfast.engines.zookeeper_line import Layout
+from holdfast.engines.zookeeper.claims import ClaimVerbs
+from holdfast.engines.zookeeper.line import Layout
 from holdfast.verify.proxy import Proxy
 from tests.engines.zookeeper.patience import eventually
 from tests.servers.zookeeper import ZooKeeperServer

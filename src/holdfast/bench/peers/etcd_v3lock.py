@@ -10,9 +10,9 @@ import grpc.aio
 
 from holdfast.bench.subject import Where
 from holdfast.core import urls
-from holdfast.engines.etcd_address import parse_address
-from holdfast.engines.etcd_messages import message
-from holdfast.engines.etcd_wire import serialize
+from holdfast.engines.etcd.address import parse_address
+from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.wire import serialize
 
 NO_PROXY = [("grpc.enable_http_proxy", 0)]
 LEASE = 600

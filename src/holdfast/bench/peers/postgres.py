@@ -12,7 +12,7 @@ import psycopg
 
 from holdfast.bench.subject import Where
 from holdfast.core import urls
-from holdfast.engines.postgres_address import parse_address
+from holdfast.engines.postgres.address import parse_address
 
 Blocking = psycopg.Connection[Any]
 Tasks = psycopg.AsyncConnection[Any]

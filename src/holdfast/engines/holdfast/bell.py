@@ -7,7 +7,7 @@ import select
 from holdfast.engines.alarm import Alarm
 from holdfast.engines.holdfast.line import Line
 from holdfast.engines.holdfast.port import Port
-from holdfast.engines.resp import Lost
+from holdfast.engines.resp.wire import Lost
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import run
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Line
-from holdfast.engines.resp import Address
+from holdfast.engines.resp.wire import Address
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import BlockingIo
 

@@ -10,7 +10,7 @@ from holdfast.engines.checkup import Finding
 from holdfast.engines.holdfast.line import Line
 from holdfast.engines.holdfast.route import PROTO, Route
 from holdfast.engines.holdfast.words import told
-from holdfast.engines.resp import Lost
+from holdfast.engines.resp.wire import Lost
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 

@@ -15,8 +15,8 @@ from typing import Any
 from hiredis import ProtocolError, PushNotification, Reader
 
 from holdfast.engines.holdfast.route import Route
-from holdfast.engines.resp import Address, Lost
-from holdfast.engines.resp_blocking import TICK_US, left
+from holdfast.engines.resp.blocking import TICK_US, left
+from holdfast.engines.resp.wire import Address, Lost
 from holdfast.runtime import clock
 
 Hear = Callable[[list[Any]], None]

@@ -16,7 +16,7 @@ from holdfast.core.table import commands as cmd
 from holdfast.engines.holdfast import words
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.route import TurnedAway
-from holdfast.engines.resp import Address, Lost
+from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.model import Granted, Place
 from holdfast.runtime import clock

@@ -11,8 +11,8 @@ from hiredis import ReplyError
 
 from holdfast.core.urls import Url
 from holdfast.engines.holdfast.words import told
-from holdfast.engines.redis_route import make_tls
-from holdfast.engines.resp import Address, Lost, parse_address
+from holdfast.engines.redis.route import make_tls
+from holdfast.engines.resp.wire import Address, Lost, parse_address
 from holdfast.errors import InvalidRequest
 
 PORT = 7420

@@ -13,8 +13,8 @@ from holdfast.core.table.commands import Command
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Hear
 from holdfast.engines.holdfast.port import Carry, Port
-from holdfast.engines.resp import Address, Lost
-from holdfast.engines.resp_asyncio import Stream
+from holdfast.engines.resp.tasks import Stream
+from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 

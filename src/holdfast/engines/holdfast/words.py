@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from holdfast.core.table import commands as cmd
 from holdfast.core.table.lines import RELEASED_BEFORE
-from holdfast.engines.resp import Part, pack
+from holdfast.engines.resp.wire import Part, pack
 from holdfast.model import Claim, Gone, Granted, Link, LockEvent, LockInfo, Party, Place, Refused
 
 OVER = "its session ran out"

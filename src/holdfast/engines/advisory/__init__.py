@@ -1,0 +1,1 @@
+"""`postgresql://…?recipe=advisory`: session advisory locks."""

@@ -1,0 +1,171 @@
+"""What one client holds and awaits by advisory locks, on which connections; shared by its callers and its keeper."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.core.table.commands import GONE, GRANTED, Notice
+from holdfast.engines.advisory.keys import Keys
+from holdfast.engines.alarm import Alarm
+from holdfast.engines.engine import Deliver
+from holdfast.engines.postgres.sockets import Turns
+from holdfast.engines.postgres.wire import Wire
+from holdfast.model import Claim, Granted
+from holdfast.runtime import clock
+
+# Where it is missing, a closed connection is seen at the next heartbeat.
+HANG_UP: int = getattr(select, "POLLRDHUP", 0)
+
+
+@dataclass(eq=False)
+class Bound:
+    """A connection that belongs to one owner, for as long as it holds or awaits something.
+
+    It waits where it holds, because PostgreSQL looks for deadlocks between connections.
+    """
+
+    wire: Wire
+    turns: Turns
+    home: Any
+    """The verbs that opened it: only they may use it."""
+    claims: dict[str, Taken] = field(default_factory=dict)
+    pending: Taken | None = None
+    """What its server process waits for."""
+    gone: bool = False
+    """Whether somebody saw that it is broken."""
+
+
+@dataclass(eq=False)
+class Taken:
+    """A claim on its way, or granted."""
+
+    claim: Claim
+    keys: Keys
+    bound: Bound
+    token: int | None = None
+    ends: float | None = None
+    """When `max_hold` is over; the server does not know of it, the keeper sees to it."""
+
+    def granted(self) -> Granted:
+        assert self.token is not None
+        return Granted(self.token, None, None if self.ends is None else max(0.0, self.ends - clock.now()))
+
+
+class Holdings:
+    """Everything by claim. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.taken: dict[str, Taken] = {}
+        self.wires: dict[Wire, Bound | None] = {}
+        """Every open connection, and whose it is. All of them are watched: to begin to watch one costs a wake-up."""
+        self.lost: dict[str, str] = {}
+        """Claims whose connection went away, until the keeper has heard of it."""
+        self.bell: AdvisoryBell | None = None
+        self.ttl = 0.0
+        self.good_until = 0.0
+        """When this client stops to believe in what it holds, unless a heartbeat is answered."""
+
+    def opened(self, wire: Wire) -> None:
+        """A new connection: from now on somebody sees it break."""
+        with self.lock:
+            self.wires[wire] = None
+        self.look_up()
+
+    def look_up(self) -> None:
+        """Let the keeper's bell see what there is to watch."""
+        if self.bell is not None:
+            self.bell.interrupt()
+
+    def lose(self, bound: Bound, reason: str) -> None:
+        """A connection is gone, and all that it held."""
+        with self.lock:
+            gone = [self.taken.pop(id_) for id_ in bound.claims if id_ in self.taken]
+            for taken in gone:
+                self.lost[taken.claim.id] = reason
+            bound.claims.clear()
+            bound.pending, bound.gone = None, True
+        self.look_up()
+
+    def hang_up(self) -> None:
+        """End every connection that holds something, from any thread: the server lets go of all of it."""
+        for descriptor, bound in self.watched():
+            with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
+            self.lose(bound, CONNECTION_LOST)
+
+    def watched(self) -> list[tuple[int, Bound]]:
+        """Every connection with something on it."""
+        with self.lock:
+            bounds = [bound for bound in self.wires.values() if bound is not None and bound.claims]
+            return [(bound.wire.descriptor, bound) for bound in bounds if bound.wire.alive]
+
+    def watchable(self) -> list[Wire]:
+        """Every connection that can break."""
+        with self.lock:
+            for wire in [wire for wire in self.wires if not wire.alive]:
+                del self.wires[wire]
+            return list(self.wires)
+
+
+class AdvisoryBell(Alarm):
+    """Where the keeper sleeps: until it is rung, a connection breaks, or one that waits has its answer."""
+
+    def __init__(self, holdings: Holdings, deliver: Deliver) -> None:
+        super().__init__()
+        self.holdings, self.deliver = holdings, deliver
+        self._told: set[int] = set()
+        """Connections whose answer was announced already."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep until something comes; whether anything came."""
+        if self._rung:
+            self.empty()
+            return True
+        if self.holdings.taken:
+            left = self.holdings.good_until - clock.now()
+            if left <= 0:
+                # We said that it is lost. So it must not go on keeping others out.
+                self.holdings.hang_up()
+            else:
+                timeout = left if timeout is None else min(timeout, left)
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        wires: dict[int, Wire] = {}
+        for wire in self.holdings.watchable():
+            bound = self.holdings.wires.get(wire)
+            pending = None if bound is None else bound.pending
+            waits = pending is not None and id(pending) not in self._told
+            poll.register(wire.descriptor, (select.POLLIN if waits else 0) | HANG_UP)
+            wires[wire.descriptor] = wire
+        for descriptor, event in poll.poll(None if timeout is None else timeout * 1000):
+            if descriptor == self.descriptor:
+                self.empty()
+            else:
+                self._see(wires[descriptor], event)
+        return self._rung
+
+    def _see(self, wire: Wire, event: int) -> None:
+        bound = self.holdings.wires.get(wire)
+        pending = None if bound is None else bound.pending
+        if event & (HANG_UP | select.POLLHUP | select.POLLERR | select.POLLNVAL):
+            with self.holdings.lock:
+                self.holdings.wires.pop(wire, None)
+            if bound is None:
+                return  # nothing is on it; whoever takes it next finds out
+            claims = list(bound.claims.values())
+            self.holdings.lose(bound, CONNECTION_LOST)
+            for taken in claims:
+                self.deliver(Notice(taken.claim.session, taken.claim.id, GRANTED if taken is pending else GONE))
+        elif pending is not None:
+            self._told.add(id(pending))
+            self.deliver(Notice(pending.claim.session, pending.claim.id, GRANTED))
+
+
+CONNECTION_LOST = "its connection to PostgreSQL was lost, and the lock with it"

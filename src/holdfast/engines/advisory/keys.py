@@ -1,0 +1,86 @@
+"""The advisory lock keys of a name.
+
+A name's lock is one 64-bit key. Two names with one key would keep each other out for no reason, so
+whoever takes the key also takes, shared and never waited for, a second key made by another hash from
+PostgreSQL's other key space: the name's tag. Somebody who holds the lock without our tag holds it
+under another name.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+from holdfast.engines.postgres.wire import Statement
+from holdfast.model import Claim
+
+CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+class Keys(NamedTuple):
+    """The lock, and the two halves of its tag."""
+
+    lock: int
+    tag: tuple[int, int]
+
+    @property
+    def values(self) -> list[bytes]:
+        """As a statement takes them."""
+        return [b"%d" % self.lock, b"%d" % self.tag[0], b"%d" % self.tag[1]]
+
+
+@lru_cache(4096)
+def keys_of(kind: str, name: str) -> Keys:
+    """The keys of a lock; `kind` carries the namespace."""
+    text = f"{kind}\0{name}".encode()
+    lock = int.from_bytes(blake2b(text, digest_size=8, person=b"holdfast lock").digest(), "big", signed=True)
+    tag = blake2b(text, digest_size=8, person=b"holdfast tag").digest()
+    return Keys(lock, (int.from_bytes(tag[:4], "big", signed=True), int.from_bytes(tag[4:], "big", signed=True)))
+
+
+_TAG = "pg_advisory_lock_shared($2, $3) IS NOT NULL"
+_TAKEN = f"json_build_array({CLOCK}, pg_backend_pid())"
+# CASE evaluates its condition first: the clock is read under the lock.
+STATEMENTS = tuple(
+    Statement(f"hf_{name}", "int8, int, int", sql)
+    for name, sql in (
+        ("wait", f"SELECT CASE WHEN pg_advisory_lock($1) IS NOT NULL AND {_TAG} THEN {_TAKEN} END"),
+        ("wait_shared", f"SELECT CASE WHEN pg_advisory_lock_shared($1) IS NOT NULL AND {_TAG} THEN {_TAKEN} END"),
+        ("try", f"SELECT CASE WHEN pg_try_advisory_lock($1) AND {_TAG} THEN {_TAKEN} END"),
+        ("try_shared", f"SELECT CASE WHEN pg_try_advisory_lock_shared($1) AND {_TAG} THEN {_TAKEN} END"),
+        ("give", "SELECT json_build_array(pg_advisory_unlock($1), pg_advisory_unlock_shared($2, $3))"),
+        ("give_shared", "SELECT json_build_array(pg_advisory_unlock_shared($1), pg_advisory_unlock_shared($2, $3))"),
+    )
+)
+"""Taking gives the token and the server process, or null. Giving back says whether it was held."""
+
+
+def take(claim: Claim) -> bytes:
+    """The statement that takes the lock. It waits if the claim does."""
+    if claim.mode == "shared":
+        return b"hf_wait_shared" if claim.waits else b"hf_try_shared"
+    return b"hf_wait" if claim.waits else b"hf_try"
+
+
+def give(claim: Claim) -> bytes:
+    """The statement that gives it back."""
+    return b"hf_give_shared" if claim.mode == "shared" else b"hf_give"
+
+
+def parties(keys: Keys) -> str:
+    """Who holds and who waits, in order: process, whether granted, mode, whether it has our tag, and who it is."""
+    high, low = (keys.lock >> 32) & 0xFFFFFFFF, keys.lock & 0xFFFFFFFF
+    first, second = keys.tag[0] & 0xFFFFFFFF, keys.tag[1] & 0xFFFFFFFF
+    return (
+        "SELECT coalesce(json_agg(json_build_array(l.pid, l.granted, l.mode, EXISTS (SELECT 1 FROM pg_locks t"
+        f" WHERE t.locktype = 'advisory' AND t.pid = l.pid AND t.classid = {first}::bigint::oid"
+        f" AND t.objid = {second}::bigint::oid AND t.objsubid = 2), coalesce(a.application_name, ''),"
+        " coalesce(host(a.client_addr), ''), extract(epoch FROM coalesce(l.waitstart, a.state_change)),"
+        " extract(epoch FROM clock_timestamp()))"
+        " ORDER BY l.granted DESC, l.waitstart, l.pid), '[]')"
+        " FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid"
+        f" WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.classid = {high}::bigint::oid"
+        f" AND l.objid = {low}::bigint::oid"
+        " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )

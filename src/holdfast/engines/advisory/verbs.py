@@ -1,0 +1,394 @@
+"""The verbs of the advisory recipe. One source for threads and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from holdfast.core.table.commands import Deadlocked, Done, Opened, Renewed, SessionOver
+from holdfast.core.table.rows import Session
+from holdfast.engines.advisory import keys
+from holdfast.engines.advisory.holdings import CONNECTION_LOST, Bound, Holdings, Taken
+from holdfast.engines.postgres.connections import Connections
+from holdfast.engines.postgres.proxy import EXPLANATION
+from holdfast.engines.postgres.trouble import lost, unavailable
+from holdfast.engines.postgres.wire import SqlError, Wire, WireLost
+from holdfast.errors import EngineUnavailable, HoldfastError, Unsupported
+from holdfast.model import Claim, Gone, Link, LockInfo, Party, Place, Refused
+from holdfast.runtime import clock
+from holdfast.runtime.io import Io, Signal
+
+GRACE = 0.5
+"""What the caller keeps of a deadline for giving up in order."""
+ATTEND = 0.25
+"""How long a caller attends to its own connection; after that the keeper watches it, and wakes the caller."""
+
+_DEADLOCK_LINE = re.compile(r"Process (\d+) waits for (\w+) on advisory lock \[([\d,]+)\]; blocked by process (\d+)\.")
+
+
+class Collision(HoldfastError):
+    """Another name has the same 64-bit key: the two keep each other out."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"another lock in use has the same 64-bit key as {name!r}: rename one, or drop ?recipe=advisory"
+        )
+
+
+class AdvisoryVerbs:
+    """Session advisory locks: one round trip to take, one to give back."""
+
+    def __init__(
+        self,
+        io: Io,
+        bell: Signal,
+        connections: Connections,
+        holdings: Holdings,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.io, self.bell, self.connections, self.holdings, self.loop = io, bell, connections, holdings, loop
+        self.address = connections.address.shown
+        self._bound: dict[str, Bound] = {}
+        self._unused: dict[Wire, Bound] = {}
+
+    # Connections
+
+    async def _bind(self, owner: str, until: float) -> Bound:
+        """The owner's own connection, with the turn on it."""
+        self._reap(owner)
+        bound = self._bound.get(owner)
+        if bound is None:
+            wire = await self.connections.take(until)
+            bound = self._unused.pop(wire, None) or Bound(wire, self.connections.sockets.turns(1), self)
+            self._bound[owner] = self.holdings.wires[wire] = bound
+        await self._join(bound, until)
+        return bound
+
+    async def _join(self, bound: Bound, until: float) -> None:
+        if not await bound.turns.take(until):
+            raise lost(self.address, "its owner's connection was busy", committing=False)
+
+    def _leave(self, bound: Bound, owner: str) -> None:
+        """Give the turn back, and the connection too if nothing is left on it."""
+        if not bound.wire.alive and bound.claims:
+            self.holdings.lose(bound, CONNECTION_LOST)
+        bound.turns.give()
+        if not bound.claims and self._bound.get(owner) is bound:
+            del self._bound[owner]
+            if bound.gone:
+                bound.wire.close()
+            else:
+                self._unused[bound.wire] = bound
+            self.connections.give(bound.wire)
+
+    def _reap(self, owner: str) -> None:
+        """Give back a connection that somebody else saw break."""
+        bound = self._bound.get(owner)
+        if bound is not None and bound.gone:
+            del self._bound[owner]
+            bound.wire.close()
+            self.connections.give(bound.wire)
+
+    # Taking
+
+    async def enter(self, claim: Claim, until: float) -> Any:
+        if claim.id in self.holdings.taken or claim.id in self.holdings.lost:
+            return await self.look(claim, until)
+        for fresh in (False, True):
+            bound = await self._bind(claim.owner, until)
+            unused = not bound.claims
+            taken = Taken(claim, keys.keys_of(claim.kind, claim.name), bound)
+            try:
+                if bound.pending is not None:
+                    # Another thread of the same owner waits here: one at a time.
+                    return Refused() if not claim.waits else Place(1)
+                await bound.wire.post_prepared(keys.take(claim), taken.keys.values, until)
+                self._expect(taken)
+                return await self._attend(taken, until)
+            except WireLost as error:
+                self._forget(taken)
+                if fresh or error.late or not unused:
+                    raise lost(self.address, error, committing=False) from error
+                # It had died while nobody used it; nothing can be held on a connection that is gone.
+                self.connections.drop_idle()
+            finally:
+                self._leave(bound, claim.owner)
+        raise AssertionError("unreachable")
+
+    def _expect(self, taken: Taken) -> None:
+        bound = taken.bound
+        bound.pending = taken
+        bound.claims[taken.claim.id] = self.holdings.taken[taken.claim.id] = taken
+
+    async def _attend(self, taken: Taken, until: float) -> Any:
+        """Wait a little for the server's word on what was sent."""
+        bound, claim = taken.bound, taken.claim
+        patience = min(until - GRACE, clock.now() + ATTEND) if claim.waits else until
+        if not await bound.wire.answered(patience):
+            if not claim.waits:
+                bound.wire.close()
+                raise WireLost("no answer came in time", late=True)
+            self.holdings.look_up()
+            return Place(1)
+        return await self._settle(taken, until)
+
+    async def _settle(self, taken: Taken, until: float) -> Any:
+        bound, claim = taken.bound, taken.claim
+        bound.pending = None
+        try:
+            (found,) = await bound.wire.answer(until)
+        except SqlError as error:
+            self._forget(taken)
+            if error.state == "40P01":
+                return Deadlocked(self._cycle(claim, error))
+            raise unavailable(self.address, error) from error
+        if found is None:
+            self._forget(taken)
+            return Refused(await self._blocker(taken, until))
+        taken.token, pid = found
+        assert taken.token is not None
+        if pid != bound.wire.server_pid:
+            bound.wire.close()
+            raise EngineUnavailable(self.address, EXPLANATION, "not done")
+        if claim.max_hold is not None:
+            taken.ends = clock.now() + claim.max_hold
+        return taken.granted()
+
+    def _forget(self, taken: Taken) -> None:
+        taken.bound.claims.pop(taken.claim.id, None)
+        self.holdings.taken.pop(taken.claim.id, None)
+
+    async def look(self, claim: Claim, until: float) -> Any:
+        reason = self.holdings.lost.get(claim.id)
+        if reason is not None:
+            return Gone(reason)
+        taken = self.holdings.taken.get(claim.id)
+        if taken is None:
+            return Gone("it was never asked for")
+        if taken.token is not None:
+            return taken.granted()
+        bound = taken.bound
+        await self._join(bound, until)
+        try:
+            if taken.token is not None:
+                return taken.granted()
+            if bound.pending is not taken:
+                return Gone("it was withdrawn")
+            standing = await self._attend(taken, until)
+            if isinstance(standing, Place):
+                return Place(1, await self._blocker(taken, until))
+            return standing
+        except WireLost as error:
+            raise lost(self.address, error, committing=False) from error
+        finally:
+            self._leave(bound, claim.owner)
+
+    # Giving back
+
+    async def release(self, claim: Claim, until: float) -> Done | Gone:
+        taken = self.holdings.taken.get(claim.id)
+        if taken is None or taken.token is None:
+            self._reap(claim.owner)
+            return Gone(self.holdings.lost.pop(claim.id, "it was never granted"))
+        return Done() if await self._give(taken, until) else Gone(CONNECTION_LOST)
+
+    async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
+        self.holdings.lost.pop(claim.id, None)
+        taken = self.holdings.taken.get(claim.id)
+        if taken is not None:
+            await self._give(taken, until)
+        else:
+            self._reap(claim.owner)
+        return Done()
+
+    async def _give(self, taken: Taken, until: float) -> bool:
+        """Unlock, or stop waiting; whether it was held."""
+        claim, bound = taken.claim, taken.bound
+        if bound.home is not self:
+            return await self._give_at_home(taken, until)
+        await self._join(bound, until)
+        try:
+            interrupted = bound.pending
+            if interrupted is not None:
+                await self._interrupt(interrupted, until)
+            held = True
+            if taken.token is not None:
+                await bound.wire.post_prepared(keys.give(claim), taken.keys.values, until)
+                ((held, _),) = await bound.wire.answer(until)
+            self._forget(taken)
+            if interrupted is not None and interrupted is not taken and interrupted.token is None:
+                # It has to stand at the end of the line again: a connection does one thing at a time.
+                await bound.wire.post_prepared(keys.take(interrupted.claim), interrupted.keys.values, until)
+                bound.pending = interrupted
+                self.holdings.look_up()
+            return bool(held)
+        except WireLost as error:
+            self.holdings.lose(bound, CONNECTION_LOST)
+            if error.late:
+                raise lost(self.address, error, committing=True) from error
+            return False
+        finally:
+            self._leave(bound, claim.owner)
+
+    async def _give_at_home(self, taken: Taken, until: float) -> bool:
+        """The keeper gives back what a caller took: in this thread if that was a thread's, else in its loop."""
+        home: AdvisoryVerbs = taken.bound.home
+        if home.loop is None:
+            return await home._give(taken, until)
+        try:
+            done = asyncio.run_coroutine_threadsafe(home._give(taken, until), home.loop)
+            return done.result(max(0.0, until - clock.now()))
+        except (TimeoutError, RuntimeError) as error:
+            raise lost(self.address, "the event loop did not answer in time", committing=True) from error
+
+    async def _interrupt(self, pending: Taken, until: float) -> None:
+        """Make the server give up waiting. It may have been granted at the last moment."""
+        bound = pending.bound
+        if not await bound.wire.answered(clock.now()):
+            bound.wire.cancel()
+        bound.pending = None
+        try:
+            (found,) = await bound.wire.answer(until)
+        except SqlError:
+            return
+        if found is not None:
+            pending.token = found[0]
+
+    # The session
+
+    async def open_session(self, session: Session, until: float) -> Opened:
+        sent = clock.now()
+        await self._alive([], until)
+        # What an earlier session left behind was said to be lost.
+        self.holdings.hang_up()
+        self.holdings.good_until = sent + session.ttl
+        return Opened(session.ttl)
+
+    async def renew(self, session: str, until: float) -> Renewed | SessionOver:
+        """Ask the server which of our connections it still has: one request for everything that is held."""
+        sent = clock.now()
+        # Only those that were asked about: others may have come into use while the server answered.
+        asked = [bound for _, bound in self.holdings.watched()]
+        there = await self._alive([bound.wire.server_pid for bound in asked], until)
+        self.holdings.good_until = sent + self.holdings.ttl
+        for bound in asked:
+            if bound.wire.server_pid not in there and bound.claims:
+                self.holdings.lose(bound, CONNECTION_LOST)
+        return Renewed(self.holdings.ttl, tuple(self.holdings.lost.items()))
+
+    async def _alive(self, pids: list[int], until: float) -> set[int]:
+        """Which of these server processes are still there."""
+        sql = (
+            "SELECT coalesce(json_agg(pid), '[]') FROM pg_stat_activity"
+            f" WHERE pid = ANY(ARRAY[{','.join(map(str, pids))}]::int[])"
+        )
+        return set(await self._ask(sql, until))
+
+    async def _ask(self, sql: str, until: float) -> Any:
+        """One question on a connection that nobody's locks are on."""
+        for fresh in (False, True):
+            wire = await self.connections.take(until)
+            try:
+                (found,) = await wire.send([sql], until)
+                return found
+            except SqlError as error:
+                raise unavailable(self.address, error) from error
+            except WireLost as error:
+                if fresh or error.late:
+                    raise lost(self.address, error, committing=False) from error
+                self.connections.drop_idle()
+            finally:
+                self.connections.give(wire)
+        raise AssertionError("unreachable")
+
+    async def sweep(self, until: float) -> Done:
+        return Done()
+
+    async def close_session(self, session: str, until: float) -> Done:
+        """The end of the connections is the end of all that they hold."""
+        self.holdings.hang_up()
+        return Done()
+
+    # For people
+
+    async def inspect(self, kind: str, name: str, until: float) -> LockInfo:
+        found = await self._parties(kind, name, keys.keys_of(kind, name), until)
+        if any(not tagged for tagged, party in found if party.token is not None):
+            raise Collision(name)
+        holders = tuple(party for _, party in found if party.token is not None)
+        return LockInfo(kind, name, holders, tuple(party for _, party in found if party.token is None))
+
+    async def _blocker(self, taken: Taken, until: float) -> Party | None:
+        """Who is in the way. Collision if it is there under another name."""
+        claim = taken.claim
+        found = await self._parties(claim.kind, claim.name, taken.keys, until)
+        holders = [(tagged, party) for tagged, party in found if party.token is not None]
+        if holders and not any(tagged for tagged, _ in holders):
+            raise Collision(claim.name)
+        return holders[0][1] if holders else None
+
+    async def _parties(self, kind: str, name: str, found: keys.Keys, until: float) -> list[tuple[bool, Party]]:
+        ours = {taken.bound.wire.server_pid: taken for taken in self.holdings.taken.values() if taken.keys == found}
+        parties = []
+        for pid, granted, mode, tagged, app, host, since, now in await self._ask(keys.parties(found), until):
+            taken = ours.get(pid)
+            claim = taken.claim if taken is not None else None
+            token = (taken.token if taken is not None else None) or 0
+            party = Party(
+                claim=claim.id if claim else f"backend {pid}", owner=claim.owner if claim else f"backend {pid}",
+                app=app, host=host, pid=pid, thread=claim.thread if claim else "", note=claim.note if claim else "",
+                since=since or now, age=max(0.0, now - (since or now)), token=token if granted else None, name=name,
+                mode="shared" if "Share" in mode else "exclusive",
+            )  # fmt: skip
+            parties.append((tagged, party))
+        return parties
+
+    def _cycle(self, claim: Claim, error: SqlError) -> tuple[Link, ...]:
+        """The server's own account of a deadlock, one link for each of its processes."""
+        links: list[Link] = []
+        for pid, _, key, _ in _DEADLOCK_LINE.findall(error.detail):
+            wanted = claim.name if not links else f"advisory lock [{key}]"
+            links.append(Link(f"backend {pid}", "", "", int(pid), "", "a lock of this cycle", wanted))
+        return tuple(links)
+
+    # What it cannot do
+
+    def _unsupported(self, what: str) -> Unsupported:
+        return Unsupported(self.address, what, "postgresql:// without ?recipe=advisory")
+
+    async def hand_over(self, claim: Claim, ticket: str, until: float) -> Done:
+        raise self._unsupported("handing a grant over")
+
+    async def adopt(self, claim: Claim, source: str, ticket: str, until: float) -> Any:
+        raise self._unsupported("adopting a grant")
+
+    async def break_lock(self, kind: str, name: str, force: bool, until: float) -> Any:
+        raise self._unsupported("breaking a lock (pg_terminate_backend ends the connection that holds it)")
+
+    async def list(self, prefix: str, kind: str, until: float) -> Any:
+        raise self._unsupported("listing locks by name")
+
+    async def cell_get(self, kind: str, name: str, until: float) -> Any:
+        raise self._unsupported("cells")
+
+    async def cell_set(
+        self, kind: str, name: str, value: bytes | None, version: int | None, keep: float | None, until: float
+    ) -> Any:
+        raise self._unsupported("cells")
+
+    async def watch(self, session: str, id_: str, kind: str, prefix: str, until: float) -> Any:
+        raise self._unsupported("watching locks")
+
+    async def cell_watch(self, session: str, id_: str, kind: str, name: str, until: float) -> Any:
+        raise self._unsupported("cells")
+
+    async def fetch(self, session: str, id_: str, after: int, until: float) -> Any:
+        raise self._unsupported("watching locks")
+
+    async def unwatch(self, session: str, id_: str, until: float) -> Done:
+        return Done()
+
+    async def raise_tokens(self, above: int, until: float) -> Any:
+        raise self._unsupported("raising tokens: they are the server's clock")

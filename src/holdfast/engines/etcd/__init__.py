@@ -1,0 +1,1 @@
+"""`etcd://`: leases and revisions."""

@@ -1,0 +1,201 @@
+"""Calls of tasks: transactions of many tasks travel together.
+
+What comes while calls are under way goes into the next one, as transactions inside a
+transaction: the cluster decides on all of them in one step, and writes them once. All parts of
+such a step are compared with the state before it, and what they write has one revision. So a
+step takes at most one part for each line: two claims on one name would have no order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed
+from holdfast.engines.etcd.sockets import LoopConnection
+from holdfast.engines.etcd.wire import (
+    CLOSED,
+    SERVICE,
+    TXN,
+    Answer,
+    Attempts,
+    Endpoint,
+    Request,
+    Wire,
+    decode,
+    serialize,
+)
+from holdfast.errors import EngineUnavailable
+from holdfast.runtime import clock
+from holdfast.runtime.asyncio import call_in_loop
+
+AT_ONCE = 2
+"""How many steps may be under way: enough to keep the cluster busy, few enough to gather something."""
+MOST_PARTS = 48
+"""etcd takes 128 operations in a transaction, those inside others included."""
+
+_SUCCESS, _TXN = b"\x12", b"\x22"
+"""On the wire: an operation of a transaction, and a transaction as an operation."""
+
+
+class Part:
+    """One task's transaction, on its way."""
+
+    __slots__ = ("answered", "request", "until")
+
+    def __init__(self, request: Request, until: float, answered: asyncio.Future[Answer]) -> None:
+        self.request, self.until, self.answered = request, until, answered
+
+
+class EtcdAsyncioPort:
+    """Calls that tasks of one loop await."""
+
+    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop) -> None:
+        self.wire, self.loop = wire, loop
+        self._waiting: list[Part] = []
+        self._steps: set[asyncio.Task[None]] = set()
+        self._flush_due = self._closed = False
+        self._open: set[LoopConnection] = set()
+        self._idle: dict[str, list[LoopConnection]] = {}
+        """By endpoint: those that nobody uses now."""
+
+    async def call(self, request: Request, until: float) -> Answer:
+        if request.together is None:
+            return await self._attempt(request, until)
+        part = Part(request, until, self.loop.create_future())
+        self._waiting.append(part)
+        if len(self._steps) < AT_ONCE and not self._flush_due:
+            # After the tasks that are ready now have said what they want.
+            self._flush_due = True
+            self.loop.call_soon(self._flush)
+        timer = self.loop.call_later(max(0.0, until - clock.now()) + 0.05, self._give_up, part)
+        try:
+            return await part.answered
+        finally:
+            timer.cancel()
+            if part in self._waiting:
+                self._waiting.remove(part)
+
+    def _give_up(self, part: Part) -> None:
+        """Its step may take longer than this part has time."""
+        if not part.answered.done():
+            sent = part not in self._waiting
+            problem = "etcd did not answer in time"
+            outcome: Any = "unknown" if sent else "not done"
+            part.answered.set_exception(EngineUnavailable(self.wire.address.shown, problem, outcome))
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        while self._waiting and len(self._steps) < AT_ONCE:
+            parts = self._gather()
+            step = self.loop.create_task(self._send(parts))
+            self._steps.add(step)
+            step.add_done_callback(self._stepped)
+
+    def _gather(self) -> list[Part]:
+        """Parts for one step: one for each line, the earliest first."""
+        chosen: dict[str | None, Part] = {}
+        left: list[Part] = []
+        for part in self._waiting:
+            if len(chosen) < MOST_PARTS and part.request.together not in chosen:
+                chosen[part.request.together] = part
+            else:
+                left.append(part)
+        self._waiting = left
+        return list(chosen.values())
+
+    def _stepped(self, step: asyncio.Task[None]) -> None:
+        self._steps.discard(step)
+        self._flush()
+
+    async def _send(self, parts: list[Part]) -> None:
+        until = max(part.until for part in parts)
+        try:
+            if len(parts) == 1:
+                answers = [await self._attempt(parts[0].request, until)]
+            else:
+                answers = await self._together(parts, until)
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            for part in parts:
+                if not part.answered.done():
+                    part.answered.set_exception(error)
+            return
+        for part, answer in zip(parts, answers, strict=True):
+            if not part.answered.done():
+                part.answered.set_result(answer)
+
+    async def _together(self, parts: list[Part], until: float) -> list[Answer]:
+        whole = await self._attempt(Request(TXN, b"".join(map(_operation, parts))), until)
+        return [
+            Answer(each.response_txn, whole.revision, whole.term, whole.repeated) for each in whole.message.responses
+        ]
+
+    async def _attempt(self, request: Request, until: float) -> Answer:
+        attempts = Attempts(self.wire, request, until)
+        while True:
+            endpoint, limit = attempts.next()
+            try:
+                reply = await self._once(endpoint, request, limit)
+            except CallFailed as error:
+                pause = attempts.failed(error)
+                if pause:
+                    await asyncio.sleep(pause)
+                continue
+            return attempts.done(reply)
+
+    async def _once(self, endpoint: Endpoint, request: Request, limit: float) -> Any:
+        # Signing in takes a password hash of a tenth of a second.
+        wire = self.wire
+        token = await self.loop.run_in_executor(None, wire.token, limit) if wire.address.user else ""
+        idle = self._idle.setdefault(endpoint.target, [])
+        connection = None
+        while idle and connection is None:
+            last = idle.pop()
+            connection = last if last.usable else None
+        if self._closed:
+            raise CallFailed(CLOSED, "the client was closed", sent=False)
+        if connection is None:
+            connection = await LoopConnection.open(wire.address, endpoint.target, self.loop, limit)
+            self._open.add(connection)
+        try:
+            data = await connection.call(SERVICE + request.method, serialize(request.message), token, limit)
+        except CallFailed as failure:
+            if failure.code in (UNAVAILABLE, DEADLINE_EXCEEDED):
+                self._drop(connection)
+            else:
+                idle.append(connection)
+            raise
+        except BaseException:
+            self._drop(connection)
+            raise
+        idle.append(connection)
+        return decode(request.method, data)
+
+    def _drop(self, connection: LoopConnection) -> None:
+        self._open.discard(connection)
+        connection.close()
+
+    def close(self) -> None:
+        """Close every connection, in the loop's own time."""
+        self._closed = True
+
+        def drop_all() -> None:
+            for connection in list(self._open):
+                self._drop(connection)
+
+        call_in_loop(self.loop, drop_all)
+
+
+def _length(number: int) -> bytes:
+    found = b""
+    while number >= 128:
+        found += bytes([number % 128 + 128])
+        number //= 128
+    return found + bytes([number])
+
+
+def _operation(part: Part) -> bytes:
+    """A part as it stands in the whole: put together as bytes, because building it as a message copies it twice."""
+    inside = serialize(part.request.message)
+    inside = _TXN + _length(len(inside)) + inside
+    return _SUCCESS + _length(len(inside)) + inside

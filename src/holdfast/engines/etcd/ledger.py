@@ -1,0 +1,127 @@
+"""What a client knows of its own claims, and of those of others whose time is counted."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from holdfast.core.table.rows import Session
+from holdfast.engines.etcd.keys import Record, Row
+from holdfast.model import Claim
+from holdfast.runtime import clock
+
+NOBODY = Session("", 0.0, 0.0)
+MOST_REMEMBERED = 1_000
+
+
+@dataclass(slots=True)
+class Entry:
+    """One claim of this client."""
+
+    record: Record
+    key: bytes
+    """Its key; that of the claim it was adopted from, once it was."""
+    created: int = 0
+    """The revision at which it came into the line; 0 until that is known."""
+    revision: int = 0
+    """The revision of the write that confirmed the grant; 0 until then."""
+    slot: int | None = None
+    position: int = 0
+    ahead: bytes = b""
+    """The key whose end it waits for."""
+    guess: int = 0
+    """A permit that may be free."""
+
+    @property
+    def claim(self) -> Claim:
+        return self.record.claim
+
+
+@dataclass(slots=True)
+class Overdue:
+    """Somebody's claim that has to go at a time on this client's clock, unless it was written anew."""
+
+    row: Row
+    due: float
+    reason: str
+
+
+class Ledger:
+    """The claims of one client's session, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.base = 0
+        """What is added to a revision to make a token; 0 until it was read."""
+        self.base_revision = 0
+        self._freed: dict[str, int] = {}
+        """By line: the permit that this client gave back last."""
+        self.begin(NOBODY)
+
+    def begin(self, session: Session) -> None:
+        """Start anew, with a new session."""
+        self.session = session
+        with self._lock:
+            self.entries: dict[str, Entry] = {}
+            self.overdue: dict[bytes, Overdue] = {}
+            self._owners: dict[str, int] = {}
+
+    def add(self, entry: Entry) -> Entry:
+        """A claim is about to be sent."""
+        claim = entry.claim
+        with self._lock:
+            if claim.id not in self.entries:
+                self.entries[claim.id] = entry
+                self._owners[claim.owner] = self._owners.get(claim.owner, 0) + 1
+            return self.entries[claim.id]
+
+    def get(self, claim_id: str) -> Entry | None:
+        return self.entries.get(claim_id)
+
+    def free_slot(self, line: str) -> int:
+        """A permit that may well be free."""
+        return self._freed.get(line, 0)
+
+    def freed(self, line: str, slot: int) -> None:
+        """This client gave a permit back."""
+        if len(self._freed) > MOST_REMEMBERED:
+            self._freed.clear()
+        self._freed[line] = slot
+
+    def busy(self, owner: str) -> bool:
+        """Whether an owner has more than one claim: only then can it be part of a deadlock."""
+        return self._owners.get(owner, 0) > 1
+
+    def forget(self, claim_id: str) -> Entry | None:
+        """It is gone, or will be."""
+        with self._lock:
+            entry = self.entries.pop(claim_id, None)
+            if entry is not None:
+                count = self._owners[entry.claim.owner] - 1
+                if count:
+                    self._owners[entry.claim.owner] = count
+                else:
+                    del self._owners[entry.claim.owner]
+            return entry
+
+    def count_down(self, row: Row, seconds: float, reason: str) -> None:
+        """A claim of somebody else ends so many seconds after it was first seen, if it is still the same then."""
+        with self._lock:
+            known = self.overdue.get(row.key)
+            if known is None or known.row.modified != row.modified or known.due > clock.now() + seconds:
+                self.overdue[row.key] = Overdue(row, clock.now() + seconds, reason)
+
+    def due(self) -> list[Overdue]:
+        """Those whose time is over."""
+        now = clock.now()
+        with self._lock:
+            found = [each for each in self.overdue.values() if each.due <= now]
+            for each in found:
+                del self.overdue[each.row.key]
+            return found
+
+    def next_death(self) -> float | None:
+        """In how many seconds the next one ends."""
+        with self._lock:
+            soonest = min((each.due for each in self.overdue.values()), default=None)
+        return None if soonest is None else max(0.0, soonest - clock.now())

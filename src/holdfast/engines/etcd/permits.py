@@ -1,0 +1,203 @@
+"""Permits: a line for those who wait, and a key for each permit in use.
+
+A permit's key is created in the step that takes it; that step's revision is the token. Only the
+head of the line watches the permits, everybody else the one before: a release wakes one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.table.commands import SessionOver, WrongLimit
+from holdfast.core.table.rows import WITHDRAWN
+from holdfast.engines.etcd import steps
+from holdfast.engines.etcd.keys import Row, end_of, lease_of, new_record, read_row
+from holdfast.engines.etcd.ledger import Entry
+from holdfast.engines.etcd.wire import Answer
+from holdfast.model import Claim, Gone, Granted, Place, Refused
+
+if TYPE_CHECKING:
+    from holdfast.engines.etcd.session import Known
+
+
+class Permits:
+    """Claims for one of several permits."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+
+    def _line(self, claim: Claim) -> str:
+        return self.known.keys.line(claim.kind, claim.name)
+
+    def own_key(self, claim: Claim) -> bytes:
+        return f"{self._line(claim)}q/{claim.limit:08}/{claim.id}".encode()
+
+    def slot_key(self, claim: Claim, slot: int) -> bytes:
+        return f"{self._line(claim)}p/{claim.limit:08}/{slot:08}".encode()
+
+    def slots(self, claim: Claim) -> bytes:
+        return f"{self._line(claim)}p/".encode()
+
+    def queue(self, claim: Claim) -> bytes:
+        return f"{self._line(claim)}q/".encode()
+
+    def _same_limit(self, claim: Claim) -> list[Any]:
+        """No permit is in use under another limit."""
+        slots, mine = self.slots(claim), f"{self._line(claim)}p/{claim.limit:08}/".encode()
+        return [steps.empty(slots, mine), steps.empty(end_of(mine), end_of(slots))]
+
+    async def enter(self, claim: Claim, until: float) -> Any:
+        known = self.known
+        if known.ledger.session.id != claim.session:
+            return SessionOver()
+        record = new_record(claim, known.ledger.session, "queued")
+        guess = known.ledger.free_slot(self._line(claim)) % claim.limit
+        entry = known.ledger.add(Entry(record, self.own_key(claim), guess=guess))
+        if entry.created:
+            return await self.look(claim, until)
+        while True:
+            # What is watched may put another guess in its place meanwhile.
+            guess = entry.guess
+            answer: Answer = await known.call(self._enter_step(entry, guess), until)
+            if answer.message.succeeded:
+                return self._took(entry, guess, answer.revision)
+            second = answer.message.responses[0].response_txn
+            if not second.succeeded:
+                return await self._entered_before(entry, second, until)
+            permits, ahead = (steps.kvs(response) for response in second.responses[-2:])
+            used = [read_row(known.keys, kv) for kv in permits]
+            queued = [read_row(known.keys, kv) for kv in ahead if kv.key != entry.key]
+            mine = self._find(entry, used)
+            if mine is not None:
+                await known.call(steps.step([], [steps.delete(self.own_key(claim))]), until)
+                return mine
+            if claim.waits:
+                entry.created = answer.revision
+                entry.position = max(1, second.responses[-1].response_range.count)
+            other = next((row.record.claim.limit for row in used + queued if row.record.claim.limit != claim.limit), 0)
+            if other:
+                await known.leave(claim, False, until)
+                return WrongLimit(other)
+            free = self._free(claim, used)
+            if claim.waits:
+                return await self._queued(entry, used, queued, answer.revision, until)
+            if queued or free is None:
+                known.ledger.forget(claim.id)
+                blocker = (used or queued)[0].party(known.ledger.base)
+                return Refused(blocker)
+            entry.guess = free
+
+    def _enter_step(self, entry: Entry, guess: int) -> Any:
+        claim, keys = entry.claim, self.known.keys
+        here = [steps.absent(keys.tombstone(claim.id)), steps.absent(entry.key)]
+        lease, slot = lease_of(claim.session), self.slot_key(claim, guess)
+        queue = [steps.put(entry.key, entry.record.pack(), lease)] if claim.waits else []
+        reads = [steps.get_all(self.slots(claim)), steps.latest(self.queue(claim), 2)]
+        return steps.step(
+            [*here, steps.empty(self.queue(claim)), steps.absent(slot), *self._same_limit(claim)],
+            [steps.put(slot, entry.record.granted().pack(), lease)],
+            [steps.inner(here, [*queue, *reads], [steps.get(entry.key), steps.get(keys.tombstone(claim.id))])],
+            together=self._line(claim),
+        )
+
+    async def _entered_before(self, entry: Entry, second: Any, until: float) -> Any:
+        own, tombstone = (steps.kvs(response) for response in second.responses)
+        if tombstone or not own:
+            self.known.ledger.forget(entry.claim.id)
+            return Gone(WITHDRAWN)
+        entry.created = own[0].create_revision
+        return await self.look(entry.claim, until)
+
+    async def _queued(self, entry: Entry, used: list[Row], queued: list[Row], revision: int, until: float) -> Any:
+        cycle = await self.known.deadlock(entry, until)
+        if cycle is not None:
+            return cycle
+        free = self._free(entry.claim, used)
+        if not queued and free is not None:
+            entry.guess = free
+            return await self.look(entry.claim, until)
+        return self._behind(entry, used, queued, revision)
+
+    def _find(self, entry: Entry, used: list[Row]) -> Granted | None:
+        """The permit that an earlier try of the same request has taken."""
+        for row in used:
+            if row.record.claim.id == entry.claim.id and row.slot is not None:
+                return self._took(entry, row.slot, row.modified)
+        return None
+
+    @staticmethod
+    def _free(claim: Claim, used: list[Row]) -> int | None:
+        taken = {row.slot for row in used}
+        return next((slot for slot in range(claim.limit) if slot not in taken), None)
+
+    def _took(self, entry: Entry, slot: int, revision: int) -> Granted:
+        known = self.known
+        known.stop_waiting(entry)
+        entry.key, entry.slot, entry.revision = self.slot_key(entry.claim, slot), slot, revision
+        return Granted(known.ledger.base + revision, slot, entry.claim.max_hold)
+
+    def _behind(self, entry: Entry, used: list[Row], queued: list[Row], revision: int) -> Place:
+        known = self.known
+        if queued:
+            known.watch_end(entry, queued[0].key, revision + 1)
+        else:
+            slots = self.slots(entry.claim)
+            known.watch_end(entry, slots, revision + 1, end_of(slots))
+            for row in used:
+                known.count_down(row)
+        blocker = (used or queued)[0].party(known.ledger.base) if used or queued else None
+        return Place(entry.position, blocker)
+
+    async def look(self, claim: Claim, until: float) -> Any:
+        """Take a free permit if the claim is the head of the line now; otherwise its place."""
+        known = self.known
+        entry = known.ledger.get(claim.id)
+        if entry is None:
+            return SessionOver() if known.ledger.session.id != claim.session else Gone(WITHDRAWN)
+        while not entry.revision:
+            guess = entry.guess
+            answer = await known.call(self._take_step(entry, guess), until)
+            if answer.message.succeeded:
+                return self._took(entry, guess, answer.revision)
+            own, permits, ahead, session, told = (steps.kvs(response) for response in answer.message.responses)
+            used = [read_row(known.keys, kv) for kv in permits]
+            if not own or own[0].create_revision != entry.created:
+                return self._find(entry, used) or known.gone(entry, bool(session))
+            known.told(told)
+            queued = [read_row(known.keys, kv) for kv in ahead]
+            free = self._free(claim, used)
+            if queued or free is None:
+                if entry.ahead and (not queued or entry.ahead != queued[0].key):
+                    entry.position = max(1, entry.position - 1) if queued else 1
+                return self._behind(entry, used, queued, answer.revision)
+            entry.guess = free
+        return Granted(known.ledger.base + entry.revision, entry.slot, claim.max_hold)
+
+    def _take_step(self, entry: Entry, guess: int) -> Any:
+        claim, keys = entry.claim, self.known.keys
+        slot = self.slot_key(claim, guess)
+        record = replace(entry.record.granted(), arrived=entry.created)
+        return steps.step(
+            [
+                steps.created_at(entry.key, entry.created),
+                steps.none_before(self.queue(claim), entry.created),
+                steps.absent(slot),
+                *self._same_limit(claim),
+            ],
+            [steps.delete(entry.key), steps.put(slot, record.pack(), lease_of(claim.session))],
+            [
+                steps.get(entry.key),
+                steps.get_all(self.slots(claim)),
+                steps.latest(self.queue(claim), 1, before=entry.created),
+                steps.get(keys.session(claim.session)),
+                steps.get_all(keys.told(claim.kind, claim.name), 16),
+            ],
+            together=self._line(claim),
+        )
+
+    async def lost_track(self, claim: Claim, until: float) -> Row | None:
+        """A permit that this claim has taken without hearing of it."""
+        answer = await self.known.call(steps.step([], [steps.get_all(self.slots(claim))]), until)
+        rows = [read_row(self.known.keys, kv) for kv in steps.kvs(answer.message.responses[0])]
+        return next((row for row in rows if row.record.claim.id == claim.id), None)

@@ -1,0 +1,244 @@
+"""What the recipes share: a session's claims, what it watches, and how it is kept alive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core.table.commands import GONE, GRANTED, Deadlocked, Done, Notice, Opened, Renewed, SessionOver
+from holdfast.core.table.rows import Session
+from holdfast.core.waitgraph import Waiting, find_cycle
+from holdfast.engines.engine import Deliver
+from holdfast.engines.etcd import steps
+from holdfast.engines.etcd.keys import Keys, Row, end_of, lease_of, read_row, session_of
+from holdfast.engines.etcd.ledger import Entry, Ledger, Overdue
+from holdfast.engines.etcd.line import MISSING
+from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.token_base import read_base
+from holdfast.engines.etcd.watcher import DELETED, Watcher
+from holdfast.engines.etcd.wire import (
+    LEASE_GRANT,
+    LEASE_KEEP_ALIVE,
+    LEASE_REVOKE,
+    RANGE,
+    Answer,
+    LeaseExists,
+    LeaseGone,
+    Request,
+)
+from holdfast.errors import EngineUnavailable
+from holdfast.model import Claim, Gone, Link
+from holdfast.runtime.io import Io
+
+BROKEN = "it was broken by an operator"
+HELD_TOO_LONG = "it was held longer than max_hold"
+PAGE = 1_000
+"""How many keys are read at once."""
+
+_Range = message("RangeRequest")
+
+
+class Shared:
+    """What all verbs of one client share."""
+
+    def __init__(self, address: str, keys: Keys, watcher: Watcher) -> None:
+        self.address, self.keys, self.watcher = address, keys, watcher
+        self.ledger = Ledger()
+        self.deliver: Deliver
+
+
+class Known:
+    """One client's session, through one Io."""
+
+    def __init__(self, shared: Shared, io: Io) -> None:
+        self.shared, self.io = shared, io
+        self.keys, self.ledger, self.watcher = shared.keys, shared.ledger, shared.watcher
+
+    async def call(self, request: Request, until: float) -> Answer:
+        """Send a request; raises LeaseGone if what it writes under has ended."""
+        answer: Answer = await self.io.call(request, until)
+        return answer
+
+    async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
+        """Set by the verbs: withdraw a claim."""
+        raise NotImplementedError
+
+    # The session
+
+    async def open(self, session: Session, until: float) -> Opened | SessionOver:
+        """Begin a session: a lease, and a record of who it is; then the base of its tokens is read."""
+        lease = lease_of(session.id)
+        asked = message("LeaseGrantRequest")(ID=lease, TTL=max(1, -int(-session.ttl // 1)))
+        try:
+            granted = (await self.call(Request(LEASE_GRANT, asked), until)).message.TTL
+        except LeaseExists:
+            # An earlier try of this call: the id is new, so nobody else can have made it.
+            granted = (await self._keep_alive(lease, until)).message.TTL
+        session = session._replace(ttl=float(granted))
+        try:
+            base = await read_base(self, session, until)
+        except LeaseGone:
+            return SessionOver()
+        self.watcher.unwatch_all()
+        self.ledger.begin(session)
+        self.ledger.base, self.ledger.base_revision, revision = base
+        own = self.keys.session(session.id)
+        self.watcher.watch("session", own, revision + 1, self._hear_session, end=end_of(own))
+        return Opened(float(granted))
+
+    def _hear_session(self, events: Sequence[Any] | None) -> None:
+        """A note was left, or the session is over: the next heartbeat brings the reason."""
+        own = self.keys.session(self.ledger.session.id)
+        if events is None or any(event.type != DELETED or event.kv.key == own for event in events):
+            self.shared.deliver(Notice(self.ledger.session.id, "", GONE))
+
+    async def _keep_alive(self, lease: int, until: float) -> Answer:
+        return await self.call(Request(LEASE_KEEP_ALIVE, message("LeaseKeepAliveRequest")(ID=lease)), until)
+
+    async def renew(self, session: str, until: float) -> Renewed | SessionOver:
+        """Keep the lease alive, then read the notes.
+
+        A leader that was cut off does not know it yet, and goes on renewing leases that its
+        successor counts differently. The read goes through a majority; if it comes from the same
+        term, the leader that renewed was the real one.
+        """
+        own = self.keys.session(session)
+        while True:
+            kept = await self._keep_alive(lease_of(session), until)
+            if kept.message.TTL <= 0:
+                return SessionOver()
+            read = _Range(key=own, range_end=end_of(own))
+            notes = await self.call(Request(RANGE, read), until)
+            if notes.term == kept.term:
+                break
+        found = list(notes.message.kvs)
+        if not any(kv.key == own for kv in found):
+            return SessionOver()
+        gone: list[tuple[str, str]] = []
+        for kv in found:
+            if kv.key != own:
+                claim_id = kv.key.decode().rpartition("/")[2]
+                if self.ledger.get(claim_id) is not None:
+                    gone.append((claim_id, kv.value.decode()))
+                else:
+                    await self.call(steps.step([], [steps.delete(kv.key)]), until)
+        return Renewed(float(kept.message.TTL), tuple(gone), self.ledger.next_death())
+
+    async def close(self, session: str, until: float) -> Done:
+        """End a session. Its record goes first: claims that end together with theirs have expired."""
+        self.watcher.unwatch_all()
+        await self.call(steps.step([], [steps.delete(self.keys.session(session))]), until)
+        try:
+            await self.call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=lease_of(session))), until)
+        except LeaseGone:
+            return Done()
+        return Done()
+
+    # Waiting
+
+    def watch_end(self, entry: Entry, key: bytes, start: int, end: bytes = b"") -> None:
+        """Wake this claim when a key is removed (or one of a range)."""
+        if entry.ahead == key:
+            return
+        entry.ahead = key
+        claim, slots = entry.claim, bool(end)
+
+        def hear(events: Sequence[Any] | None) -> None:
+            if slots and events:
+                entry.guess = int(events[-1].kv.key.rpartition(b"/")[2])
+            self.shared.deliver(Notice(claim.session, claim.id, GRANTED))
+
+        self.watcher.watch(claim.id, key, start, hear, end=end, deletes_only=True, fresh=True)
+
+    def stop_waiting(self, entry: Entry) -> None:
+        """Nothing more is watched for this claim."""
+        if entry.ahead:
+            entry.ahead = b""
+            self.watcher.unwatch(entry.claim.id)
+
+    def gone(self, entry: Entry, session_lives: bool) -> Gone | SessionOver:
+        """The claim's own key is not there any more."""
+        self.stop_waiting(entry)
+        self.ledger.forget(entry.claim.id)
+        return Gone(MISSING) if session_lives else SessionOver()
+
+    # Those whose time is counted
+
+    def count_down(self, row: Row) -> None:
+        """Somebody who is waited for may hold no longer than its `max_hold`, counted from when it was first seen."""
+        if row.held and row.record.claim.max_hold is not None:
+            self.ledger.count_down(row, row.record.claim.max_hold, HELD_TOO_LONG)
+
+    def told(self, marks: Any) -> None:
+        """Claims that were told to go are removed one ttl after that was first seen."""
+        for kv in marks:
+            row = read_row(self.keys, message("KeyValue").FromString(kv.value))
+            self.ledger.count_down(row, row.record.ttl, BROKEN)
+
+    async def sweep(self, until: float) -> Done:
+        """Remove claims of others whose time is over; leases end by themselves."""
+        removed = 0
+        for each in self.ledger.due():
+            try:
+                removed += await self._remove(each, until)
+            except EngineUnavailable:
+                self.ledger.overdue.setdefault(each.row.key, each)
+                raise
+        return Done(next_death=self.ledger.next_death(), removed=removed)
+
+    async def _remove(self, overdue: Overdue, until: float) -> int:
+        row, claim = overdue.row, overdue.row.record.claim
+        mark = self.keys.told(claim.kind, claim.name) + claim.id.encode()
+        note = steps.put(self.keys.note(claim.id), overdue.reason.encode(), lease_of(session_of(claim.id)))
+        step = steps.step(
+            [steps.unchanged(row.key, row.modified)],
+            [steps.delete(row.key), steps.delete(mark), note],
+            [steps.delete(mark)],
+        )
+        try:
+            return int((await self.call(step, until)).message.succeeded)
+        except LeaseGone:
+            return 0  # it ended with its session
+
+    # Deadlocks
+
+    async def rows(self, start: bytes, until: float) -> list[Row]:
+        """Every claim under a prefix, a page at a time, all as of one moment."""
+        found: list[Row] = []
+        key, end, revision = start, end_of(start), 0
+        while True:
+            read = _Range(key=key, range_end=end, limit=PAGE, revision=revision)
+            answer = await self.call(Request(RANGE, read), until)
+            found += (read_row(self.keys, kv) for kv in answer.message.kvs)
+            if not answer.message.more:
+                return found
+            key, revision = answer.message.kvs[-1].key + b"\0", revision or answer.revision
+
+    async def deadlock(self, entry: Entry, until: float) -> Deadlocked | None:
+        """Refuse a claim that would wait for ever; the one that arrived last is refused, and sees all the others."""
+        claim = entry.claim
+        if not self.ledger.busy(claim.owner):
+            return None
+        rows = {row.record.claim.id: row for row in await self.rows(self.keys.lines, until)}
+        if claim.id not in rows:
+            return None
+        cycle = find_cycle([Waiting(row.record.claim, row.order, row.held) for row in rows.values()], claim.id)
+        # A cycle without a way home is one of others, and one that somebody later has closed is theirs to go.
+        stranger = len(cycle) == 1 and cycle[0].waits.id == cycle[0].has.id
+        if not cycle or stranger or any(rows[knot.waits.id].order > entry.created for knot in cycle):
+            return None
+        links = []
+        for knot in cycle:
+            record = rows[knot.waits.id].record
+            links.append(
+                Link(
+                    record.claim.owner, record.app, record.host, record.pid, record.claim.thread, knot.has.name,
+                    knot.waits.name,
+                )
+            )  # fmt: skip
+        # Those who watch see that it was a deadlock; then it goes.
+        mark = steps.put(entry.key, replace(entry.record, state="deadlock").pack(), lease_of(claim.session))
+        await self.call(steps.step([steps.created_at(entry.key, entry.created)], [mark]), until)
+        await self.leave(claim, False, until)
+        return Deadlocked(tuple(links))

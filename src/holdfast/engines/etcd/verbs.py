@@ -1,0 +1,281 @@
+"""The verbs of an etcd cluster. One source for threads and tasks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from holdfast.core.names import matches
+from holdfast.core.table.commands import (
+    BreakUnderWay,
+    CellValue,
+    Done,
+    Letters,
+    Mismatch,
+    Opened,
+    SessionOver,
+)
+from holdfast.core.table.rows import WITHDRAWN, Session
+from holdfast.engines.etcd import cells, steps
+from holdfast.engines.etcd.events import Subscriptions
+from holdfast.engines.etcd.keys import Row, lease_of, new_record, read_row, session_of
+from holdfast.engines.etcd.ledger import Entry
+from holdfast.engines.etcd.line import MISSING, Line
+from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.permits import Permits
+from holdfast.engines.etcd.session import BROKEN, Known, Shared
+from holdfast.engines.etcd.token_base import raise_base
+from holdfast.engines.etcd.wire import LeaseGone
+from holdfast.model import Claim, Gone, LockInfo
+from holdfast.runtime.io import Io, Signal
+
+HANDED_OVER = "it was handed over and adopted elsewhere"
+VOID = "there is nothing to adopt: it was adopted already, released, or its sender's session has ended"
+
+_KeyValue = message("KeyValue")
+
+
+class EtcdVerbs(Known):
+    """Speaks to one cluster through an Io."""
+
+    def __init__(self, shared: Shared, io: Io, bell: Signal, subscriptions: Subscriptions) -> None:
+        super().__init__(shared, io)
+        self.bell, self.subscriptions = bell, subscriptions
+        self.line, self.permits = Line(self), Permits(self)
+
+    def _recipe(self, claim: Claim) -> Line | Permits:
+        return self.permits if claim.limit else self.line
+
+    # Sessions
+
+    async def open_session(self, session: Session, until: float) -> Opened | SessionOver:
+        return await self.open(session, until)
+
+    async def close_session(self, session: str, until: float) -> Done:
+        return await self.close(session, until)
+
+    # Claims
+
+    async def enter(self, claim: Claim, until: float) -> Any:
+        try:
+            return await self._recipe(claim).enter(claim, until)
+        except LeaseGone:
+            return SessionOver()
+
+    async def look(self, claim: Claim, until: float) -> Any:
+        try:
+            return await self._recipe(claim).look(claim, until)
+        except LeaseGone:
+            return SessionOver()
+
+    async def release(self, claim: Claim, until: float) -> Done | Gone:
+        entry = self.ledger.get(claim.id)
+        if entry is None or not entry.revision:
+            return Gone(WITHDRAWN)
+        line, note = self.keys.line(claim.kind, claim.name), self.keys.note(claim.id)
+        answer = await self.call(
+            steps.step(
+                [steps.unchanged(entry.key, entry.revision)],
+                [steps.delete(entry.key), steps.delete(self._mark(claim))],
+                [steps.get(entry.key), steps.get(note)],
+                together=line,
+            ),
+            until,
+        )
+        self.ledger.forget(claim.id)
+        if answer.message.succeeded:
+            if entry.slot is not None:
+                self.ledger.freed(line, entry.slot)
+            return Done()
+        there, notes = (steps.kvs(response) for response in answer.message.responses)
+        if notes:
+            return Gone(notes[0].value.decode())
+        # An earlier try of the same call has removed it; had somebody else, there would be a note.
+        return Done() if answer.repeated and not there else Gone(MISSING)
+
+    def _mark(self, claim: Claim) -> bytes:
+        return self.keys.told(claim.kind, claim.name) + claim.id.encode()
+
+    async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
+        entry = self.ledger.get(claim.id)
+        lease = lease_of(claim.session)
+        key = entry.key if entry is not None else self._recipe(claim).own_key(claim)
+        # What was granted here may have been adopted since. What was not cannot have been.
+        mine = steps.unchanged(key, entry.revision) if entry is not None and entry.revision else steps.under(key, lease)
+        clear = [steps.delete(self._mark(claim)), steps.delete(self.keys.note(claim.id))]
+        if unanswered:
+            clear.append(steps.put(self.keys.tombstone(claim.id), b"", lease))
+        try:
+            await self.call(
+                steps.step([mine], [steps.delete(key), *clear], clear, together=self.keys.line(claim.kind, claim.name)),
+                until,
+            )
+            if claim.limit and (entry is None or not entry.revision):
+                # A permit that was taken without an answer is known by what is written in it.
+                row = await self.permits.lost_track(claim, until)
+                if row is not None:
+                    await self.call(
+                        steps.step([steps.unchanged(row.key, row.modified)], [steps.delete(row.key)]), until
+                    )
+        except LeaseGone:
+            pass  # the session is over, and the claim with it
+        if entry is not None:
+            self.stop_waiting(entry)
+            self.ledger.forget(claim.id)
+        return Done()
+
+    # Handing over
+
+    async def hand_over(self, claim: Claim, ticket: str, until: float) -> Done | Gone:
+        entry = self.ledger.get(claim.id)
+        if entry is None or not entry.revision:
+            return Gone(MISSING)
+        kept = {"secret": ticket, "key": entry.key.decode(), "revision": entry.revision}
+        offer = steps.put(self.keys.ticket(claim.id), json.dumps(kept).encode(), lease_of(claim.session))
+        try:
+            answer = await self.call(
+                steps.step(
+                    [steps.unchanged(entry.key, entry.revision)], [offer], [steps.get(self.keys.note(claim.id))]
+                ),
+                until,
+            )
+        except LeaseGone:
+            return Gone(MISSING)
+        if answer.message.succeeded:
+            return Done()
+        notes = steps.kvs(answer.message.responses[0])
+        return Gone(notes[0].value.decode() if notes else MISSING)
+
+    async def adopt(self, claim: Claim, source: str, ticket: str, until: float) -> Any:
+        """The same key is written again under the receiver's lease: it keeps its place, and nobody comes between."""
+        if claim.session != self.ledger.session.id:
+            return SessionOver()
+        offer = self.keys.ticket(source)
+        found = steps.kvs((await self.call(steps.step([], [steps.get(offer)]), until)).message.responses[0])
+        kept = json.loads(found[0].value) if found else {}
+        if kept.get("secret") != ticket:
+            return Gone(VOID)
+        key = kept["key"].encode()
+        record = new_record(claim, self.ledger.session, "granted")
+        entry = self.ledger.add(Entry(record, key, created=1))
+        if claim.limit:
+            entry.slot = int(key.rpartition(b"/")[2])
+        step = steps.step(
+            [
+                steps.unchanged(key, kept["revision"]),
+                steps.unchanged(offer, found[0].mod_revision),
+                steps.absent(self.keys.tombstone(claim.id)),
+            ],
+            [
+                steps.put(key, record.pack(), lease_of(claim.session)),
+                steps.delete(offer),
+                steps.put(self.keys.note(source), HANDED_OVER.encode(), lease_of(session_of(source))),
+            ],
+            [steps.get(key)],
+        )
+        try:
+            answer = await self.call(step, until)
+        except LeaseGone:
+            # The sender's, or the receiver's own, which its keeper will notice.
+            self.ledger.forget(claim.id)
+            return Gone(VOID)
+        if answer.message.succeeded:
+            return self.line.granted(entry, answer.revision)
+        rows = [read_row(self.keys, kv) for kv in steps.kvs(answer.message.responses[0])]
+        if rows and rows[0].record.claim.id == claim.id:
+            return self.line.granted(entry, rows[0].modified)
+        self.ledger.forget(claim.id)
+        return Gone(VOID)
+
+    # For people
+
+    async def break_lock(self, kind: str, name: str, force: bool, until: float) -> BreakUnderWay:
+        held = [row for row in await self._line_rows(kind, name, until) if row.held]
+        told = [row.record.claim.id for row in held if await self._break(row, force, until)]
+        return BreakUnderWay(tuple(told))
+
+    async def _break(self, row: Row, force: bool, until: float) -> bool:
+        """Leave a note under the holder's session, which its client reads; whether it was still the holder."""
+        claim = row.record.claim
+        lease = lease_of(session_of(claim.id))
+        note = steps.put(self.keys.note(claim.id), BROKEN.encode(), lease)
+        if force:
+            then = [steps.delete(row.key), steps.delete(self._mark(claim)), note]
+        else:
+            kept = _KeyValue(
+                key=row.key, value=row.record.pack(), create_revision=row.created, mod_revision=row.modified
+            )
+            then = [note, steps.put(self._mark(claim), kept.SerializeToString(), lease)]
+        try:
+            answer = await self.call(steps.step([steps.unchanged(row.key, row.modified)], then), until)
+        except LeaseGone:
+            return False
+        if answer.message.succeeded and not force:
+            self.ledger.count_down(row, row.record.ttl, BROKEN)
+        return bool(answer.message.succeeded) or answer.repeated
+
+    async def _line_rows(self, kind: str, name: str, until: float) -> list[Row]:
+        return _in_order(await self.rows(self.keys.line(kind, name).encode(), until))
+
+    async def _know_base(self, until: float) -> None:
+        """Tokens are shown to people before there is a session, too."""
+        if not self.ledger.base:
+            await cells.cell_get(self, f"{self.keys.namespace}.", "", until)
+
+    def _info(self, kind: str, name: str, rows: list[Row]) -> LockInfo:
+        base = self.ledger.base
+        limit = next((row.record.claim.limit for row in rows), 0)
+        return LockInfo(
+            kind,
+            name,
+            tuple(row.party(base) for row in rows if row.held),
+            tuple(row.party(base) for row in rows if not row.held),
+            limit,
+        )
+
+    async def inspect(self, kind: str, name: str, until: float) -> LockInfo:
+        await self._know_base(until)
+        return self._info(kind, name, await self._line_rows(kind, name, until))
+
+    async def list(self, prefix: str, kind: str, until: float) -> tuple[LockInfo, ...]:
+        await self._know_base(until)
+        start = self.keys.lines
+        if not kind.endswith("."):
+            start += f"{self.keys.short(kind)}/{prefix.rstrip('/')}".encode()
+        lines: dict[tuple[str, str], list[Row]] = {}
+        for row in await self.rows(start, until):
+            claim = row.record.claim
+            if matches(prefix, claim.name):
+                lines.setdefault((claim.kind, claim.name), []).append(row)
+        return tuple(self._info(*line, _in_order(rows)) for line, rows in sorted(lines.items()))
+
+    # Cells
+
+    async def cell_get(self, kind: str, name: str, until: float) -> CellValue:
+        return await cells.cell_get(self, kind, name, until)
+
+    async def cell_set(
+        self, kind: str, name: str, value: bytes | None, version: int | None, keep: float | None, until: float
+    ) -> CellValue | Mismatch:
+        return await cells.cell_set(self, kind, name, value, version, keep, until)
+
+    # Watches
+
+    async def watch(self, session: str, id_: str, kind: str, prefix: str, until: float) -> Done | SessionOver:
+        return await self.subscriptions.watch(self, session, id_, kind, prefix, until)
+
+    async def cell_watch(self, session: str, id_: str, kind: str, name: str, until: float) -> Done | SessionOver:
+        return await self.subscriptions.cell_watch(self, session, id_, kind, name, until)
+
+    async def fetch(self, session: str, id_: str, after: int, until: float) -> Letters | SessionOver:
+        return self.subscriptions.fetch(session, id_, after)
+
+    async def unwatch(self, session: str, id_: str, until: float) -> Done:
+        return self.subscriptions.unwatch(id_)
+
+    async def raise_tokens(self, above: int, until: float) -> Done:
+        return await raise_base(self, above, until)
+
+
+def _in_order(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (row.order, row.key))

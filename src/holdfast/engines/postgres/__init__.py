@@ -1,0 +1,1 @@
+"""`postgresql://`: the lock table in a database."""

@@ -1,0 +1,179 @@
+"""The connections of one client: opened when needed, at most so many, handed from caller to caller."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import ClassVar
+
+from holdfast.engines.postgres import proxy, schema
+from holdfast.engines.postgres.address import PostgresAddress
+from holdfast.engines.postgres.sockets import Sockets
+from holdfast.engines.postgres.trouble import lost, unavailable
+from holdfast.engines.postgres.wire import SqlError, Wire, WireLost, dial
+from holdfast.errors import EngineUnavailable
+from holdfast.runtime import clock
+
+OLDEST_SERVER = 120000
+
+TABLE_SETTINGS = {
+    "standard_conforming_strings": "on",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    # Every statement is prepared once and looks rows up by an index, whatever the statistics say.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+    # A step takes a millisecond. One whose process was stopped inside it must not stop the others for long.
+    "idle_in_transaction_session_timeout": "5s",
+    "lock_timeout": "10s",
+    "statement_timeout": "15s",
+}
+SETTINGS_14 = {"client_connection_check_interval": "1s", "idle_session_timeout": "0"}
+
+
+class Checked:
+    """What the connections of one engine find out once, together."""
+
+    def __init__(self) -> None:
+        self.checked = False
+        self.proxy_checked = False
+
+
+class Connections:
+    """At most `most` wires to one server, each used by one caller at a time."""
+
+    settings: ClassVar[dict[str, str]] = TABLE_SETTINGS
+
+    def __init__(self, address: PostgresAddress, sockets: Sockets, most: int, schema: Checked) -> None:
+        self.address, self.sockets, self.schema = address, sockets, schema
+        self.turns = sockets.turns(most)
+        self.idle: list[Wire] = []
+        self.open: set[Wire] = set()
+        self.channel: str | None = None
+        """What the wire listens to; only a keeper's does, and it has one wire."""
+        self.listening: Wire | None = None
+        self._lock = threading.Lock()
+        self._place = 0
+
+    async def take(self, until: float) -> Wire:
+        """A wire that is ready for use. EngineUnavailable (not done) if there is none in time."""
+        if not await self.turns.take(until):
+            raise lost(self.address.shown, "all connections were busy", committing=False)
+        try:
+            with self._lock:
+                wire = self.idle.pop() if self.idle else None
+            if wire is None:
+                wire = await self._connect(until)
+            if self.channel is not None and self.listening is not wire:
+                await self._listen(wire, self.channel, until)
+        except BaseException:
+            self.turns.give()
+            raise
+        return wire
+
+    def give(self, wire: Wire) -> None:
+        """Give a wire back; one that is broken is forgotten."""
+        with self._lock:
+            if wire.alive and wire in self.open:
+                self.idle.append(wire)
+            else:
+                self.open.discard(wire)
+                if self.listening is wire:
+                    self.listening = None
+        self.turns.give()
+
+    def drop_idle(self) -> None:
+        """The server went away: wires that wait here for use are as dead as the one that found out."""
+        with self._lock:
+            idle, self.idle = self.idle, []
+            self.open.difference_update(idle)
+        for wire in idle:
+            wire.close()
+
+    async def _listen(self, wire: Wire, channel: str, until: float) -> None:
+        try:
+            await wire.send([f'UNLISTEN *;LISTEN "{channel}"'], until)
+        except (SqlError, WireLost) as error:
+            self._forget(wire)
+            raise lost(self.address.shown, error, committing=False) from error
+        self.listening = wire
+
+    async def _connect(self, until: float) -> Wire:
+        """Try each host, the one that answered last first, each for its share of the time."""
+        problems = []
+        hosts = self.address.conninfos
+        for tried in range(len(hosts)):
+            place = (self._place + tried) % len(hosts)
+            now = clock.now()
+            share = now + (until - now) / (len(hosts) - tried)
+            try:
+                wire = await dial(hosts[place], place, self.sockets.ready, share)
+            except WireLost as error:
+                problems.append(str(error))
+                continue
+            self.open.add(wire)
+            try:
+                await self._set_up(wire, until)
+            except WireLost as error:
+                self._forget(wire)
+                problems.append(str(error))
+                continue
+            except SqlError as error:
+                self._forget(wire)
+                raise unavailable(self.address.shown, error) from error
+            except BaseException:
+                self._forget(wire)
+                raise
+            self._place = place
+            return wire
+        raise EngineUnavailable(self.address.shown, "; ".join(dict.fromkeys(problems)), "not done")
+
+    async def _set_up(self, wire: Wire, until: float) -> None:
+        if wire.connection.server_version < OLDEST_SERVER:
+            version = wire.parameter("server_version")
+            raise EngineUnavailable(self.address.shown, f"PostgreSQL {version} is too old; 12 is needed", "not done")
+        if wire.parameter("server_encoding") != "UTF8":
+            encoding = wire.parameter("server_encoding")
+            raise EngineUnavailable(self.address.shown, f"the database's encoding is {encoding}, not UTF8", "not done")
+        settings = self.settings | (SETTINGS_14 if wire.connection.server_version >= 140000 else {})
+        parts = [f"SET {key} = '{value}'" for key, value in settings.items()]
+        parts.append("SELECT to_json(pg_backend_pid())")
+        parts.append("SELECT to_json(current_setting('synchronous_commit'))")
+        wire.server_pid, commits = await wire.send(parts, until)
+        if not self.schema.proxy_checked and wire.server_pid != wire.backend_pid:
+            await proxy.refuse_transaction_pooling(self.address, wire, self.sockets.ready, until)
+        self.schema.proxy_checked = True
+        await self._prepare(wire, commits, until)
+
+    async def _prepare(self, wire: Wire, commits: str, until: float) -> None:
+        """What the lock table needs."""
+        await wire.send([f"SET search_path = {schema.quoted(self.address.schema)}, pg_catalog"], until)
+        if commits in ("off", "local"):
+            # A token that was given out must not be forgotten, by no server that may take over.
+            await wire.send(["SET synchronous_commit = on"], until)
+        if not self.schema.checked:
+            await schema.ensure(wire, self.address.schema, self.address.shown, until)
+            self.schema.checked = True
+
+    def _forget(self, wire: Wire) -> None:
+        self.open.discard(wire)
+        wire.close()
+
+    def close(self) -> None:
+        """Close every wire, also those in use: whoever uses one sees it break."""
+        with self._lock:
+            wires, self.open, self.idle, self.listening = list(self.open), set(), [], None
+        for wire in wires:
+            wire.close()
+
+    def abandon(self) -> None:
+        """This process is a fork: close our copies of the sockets without a word, and let nothing close them again."""
+        for wire in self.open:
+            os.close(wire.descriptor)
+            _abandoned.append(wire)
+        self.open, self.idle = set(), []
+
+
+_abandoned: list[Wire] = []

@@ -1,0 +1,323 @@
+"""The lock table in PostgreSQL, as a place to send commands to: retries, deadlines and outcomes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from holdfast.core import names
+from holdfast.core.backoff import full_jitter
+from holdfast.core.table import commands as cm
+from holdfast.core.table.changes import PutRow
+from holdfast.core.table.lines import UNKNOWN_CLAIM
+from holdfast.engines.postgres import fast
+from holdfast.engines.postgres import statements as st
+from holdfast.engines.postgres.connections import Connections
+from holdfast.engines.postgres.schema import WAIT_LOCK, lock_class
+from holdfast.engines.postgres.step import SWEEP_AGAIN, Attempt, Message, NeedBuckets, channel, planned_buckets
+from holdfast.engines.postgres.trouble import AGAIN, lost, unavailable
+from holdfast.engines.postgres.wire import SqlError, Wire, WireLost
+from holdfast.errors import EngineUnavailable
+from holdfast.model import Claim, Gone, Granted, Place
+from holdfast.runtime import clock
+
+MOST_CROWDED = 1000
+
+
+class Unflushed:
+    """Releases that were committed without waiting for the disk; shared by all that one client sends.
+
+    A server that crashes may forget the last of them, and the claim is back while its session lives.
+    But a crash breaks every connection: whoever sees one break withdraws these claims again. Any
+    later commit that did wait for the disk has taken all of them along.
+    """
+
+    def __init__(self) -> None:
+        self.claims: dict[str, Claim] = {}
+        self.suspect = False
+        """Whether a connection broke since."""
+
+    def snapshot(self) -> list[str]:
+        return list(self.claims)
+
+    def flushed(self, ids: list[str]) -> None:
+        for id_ in ids:
+            self.claims.pop(id_, None)
+
+
+class PostgresTable:
+    """Runs commands, each in transactions of its own. One source for threads and tasks."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        own: set[str],
+        deliver: Callable[[cm.Notice], None],
+        unflushed: Unflushed,
+        passed_on: dict[str, Granted],
+    ) -> None:
+        self.connections, self.own, self.deliver, self.unflushed = connections, own, deliver, unflushed
+        self.passed_on = passed_on
+        self.crowded: set[tuple[str, str]] = set()
+        self.queued: set[str] = set()
+        """Claims that are known to stand in line."""
+        self.address = connections.address.shown
+        self.lock_class = lock_class(connections.address.schema)
+
+    async def call(self, command: cm.Command, until: float) -> Any:
+        """Run a command; EngineUnavailable with its outcome if it could not be done in time."""
+        if self.unflushed.suspect:
+            await self.withdraw_again(until)
+        if isinstance(command, cm.Look) and (granted := self.passed_on.pop(command.claim.id, None)) is not None:
+            return granted
+        match command:
+            case cm.Open():
+                self.own.add(command.session.id)
+                self.connections.channel = channel(command.session.id)
+                return (await self._step(command, until))[0]
+            case cm.Renew():
+                return await self._renew(command, until)
+            case cm.Close():
+                return await self._close(command, until)
+            case cm.Sweep():
+                return await self._sweep(command, until)
+            case cm.Look():
+                return await self._look(command, until)
+            case cm.Enter() if command.claim.id in self.queued:
+                # A waiter that looks by itself, as each of a thousand does now and then: without a lock, unless it is
+                # the next. Then it may be that all who were before it have died.
+                standing = await self._look(cm.Look(command.claim), until)
+                if not isinstance(standing, Place) or standing.position > 1:
+                    return standing
+            case cm.Enter() | cm.Release():
+                self.passed_on.pop(command.claim.id, None)
+                claim = command.claim
+                crowded = (claim.kind, claim.name) in self.crowded
+                if fast.fits(claim) and (isinstance(command, cm.Release) or claim.waits or not crowded):
+                    reply = await self._fast(command, crowded, until)
+                    if reply is not None:
+                        return reply
+            case cm.Leave():
+                self.passed_on.pop(command.claim.id, None)
+                self.queued.discard(command.claim.id)
+        return (await self._step(command, until))[0]
+
+    async def withdraw_again(self, until: float) -> None:
+        """After a connection broke: make sure of the releases that may not have been on disk."""
+        self.unflushed.suspect = False
+        for claim in list(self.unflushed.claims.values()):
+            try:
+                await self._step(cm.Leave(claim), until)
+            except EngineUnavailable:
+                self.unflushed.suspect = True
+                raise
+            self.unflushed.flushed([claim.id])
+
+    async def _fast(self, command: cm.Enter | cm.Release, crowded: bool, until: float) -> cm.Reply | None:
+        """All in one round trip; None where something is in the way, and nothing was done."""
+        claim = command.claim
+        releases = isinstance(command, cm.Release)
+        earlier = self.unflushed.snapshot()
+        wire = await self.connections.take(until)
+        message = Message(wire)
+        message.text("BEGIN")
+        message.text(f"SELECT FROM pg_advisory_xact_lock({self.lock_class},{names.bucket(claim.name)})")
+        if not crowded:
+            message.call(*fast.statement(command))
+        elif isinstance(command, cm.Release):
+            message.call(*fast.pass_on(claim, self.own))
+        else:
+            message.text(f"SELECT FROM pg_advisory_xact_lock({self.lock_class},{WAIT_LOCK})")
+            message.call(*fast.queue(command))
+        if releases is not crowded:
+            # Neither an end nor a place in line has to be on disk before it is told: see `Attempt`.
+            message.text("SET LOCAL synchronous_commit = off")
+        message.text("COMMIT")
+        try:
+            found = await message.send(until)
+        except SqlError as error:
+            if error.state in AGAIN:
+                return None
+            raise unavailable(self.address, error) from error
+        except WireLost as error:
+            self.unflushed.suspect = bool(self.unflushed.claims)
+            if error.late:
+                raise lost(self.address, error, committing=True) from error
+            self.connections.drop_idle()
+            return await self._after_loss(command, until)
+        finally:
+            await self._give_back(wire, until)
+        if not found:
+            return None
+        if crowded and not releases:
+            self.queued.add(claim.id)
+            return fast.place(found[0])
+        if crowded:
+            self.unflushed.flushed(earlier)
+            id_, session, token, max_hold, _ = found[0]
+            if session in self.own:
+                self.passed_on[id_] = Granted(token, None, max_hold)
+                self.deliver(cm.Notice(session, id_, cm.GRANTED))
+            return cm.Done()
+        if releases:
+            self.unflushed.claims[claim.id] = claim
+            return cm.Done()
+        self.unflushed.flushed(earlier)
+        return Granted(found[0], None, claim.max_hold)
+
+    async def _after_loss(self, command: cm.Enter | cm.Release, until: float) -> cm.Reply | None:
+        """The connection broke, and it may have been done. An enter can be repeated; a release looks first."""
+        if isinstance(command, cm.Enter):
+            return None
+        standing, _ = await self._step(cm.Look(command.claim), until)
+        return cm.Done() if standing == Gone(UNKNOWN_CLAIM) else None
+
+    async def _renew(self, command: cm.Renew, until: float) -> cm.Reply:
+        """The heartbeat, and after it, apart from it, a little clearing up: it needs other locks."""
+        reply, attempt = await self._step(command, until)
+        if isinstance(reply, cm.Renewed) and attempt.something_died:
+            try:
+                swept = await self._sweep(cm.Sweep(), until)
+            except EngineUnavailable:
+                # The heartbeat counts all the same; somebody will clear up later.
+                return replace(reply, next_death=SWEEP_AGAIN)
+            return replace(reply, next_death=0.0 if swept.more else swept.next_death)
+        return reply
+
+    async def _close(self, command: cm.Close, until: float) -> cm.Reply:
+        """The end of a session is one change; removing what it leaves behind takes locks that come before its row."""
+        await self._step_alone(st.END_SESSION, (command.session,), until)
+        reply, _ = await self._step(command, until)
+        if isinstance(reply, cm.Done) and not reply.more:
+            self.own.discard(command.session)
+        return reply
+
+    async def _sweep(self, command: cm.Sweep, until: float) -> cm.Done:
+        reply, attempt = await self._step(command, until)
+        assert isinstance(reply, cm.Done)
+        if not attempt.step.changes and attempt.something_died:
+            # Somebody else is at it. What died since they began is left for another look.
+            return replace(reply, next_death=SWEEP_AGAIN)
+        return reply
+
+    async def _step(self, command: cm.Command, until: float) -> tuple[cm.Reply, Attempt]:
+        buckets = planned_buckets(command)
+        crowded = isinstance(command, cm.Enter) and (command.claim.kind, command.claim.name) in self.crowded
+        pauses = full_jitter(0.002, 0.25, random.uniform)
+        fresh = False
+        while True:
+            wire = await self.connections.take(until)
+            fresh = fresh or not wire.prepared
+            attempt = Attempt(wire, command, buckets, self.lock_class, self.own, crowded)
+            earlier = self.unflushed.snapshot()
+            try:
+                reply = await attempt.run(until)
+            except NeedBuckets as more:
+                buckets |= more.buckets
+                crowded = False
+                continue
+            except SqlError as error:
+                if error.state not in AGAIN or clock.now() >= until:
+                    raise unavailable(self.address, error) from error
+                await self._undo(wire, until)
+                await self.connections.sockets.pause(min(next(pauses), max(0.0, until - clock.now())))
+                continue
+            except WireLost as error:
+                self.unflushed.suspect = bool(self.unflushed.claims)
+                if attempt.committing or fresh or error.late:
+                    raise lost(self.address, error, attempt.committing) from error
+                # It had died while nobody used it, and nothing was done: once more, on a new one.
+                self.connections.drop_idle()
+                fresh = True
+                continue
+            finally:
+                await self._give_back(wire, until)
+            self._remember(attempt, earlier)
+            if isinstance(command, cm.Enter):
+                self._notice_crowd(command.claim, reply)
+            self._pass_on(attempt)
+            return reply, attempt
+
+    async def _look(self, command: cm.Look, until: float) -> cm.Reply:
+        standing, _ = await self._step(command, until)
+        if not isinstance(standing, Place):
+            self.queued.discard(command.claim.id)
+        return standing
+
+    def _notice_crowd(self, claim: Claim, reply: cm.Reply) -> None:
+        """Remember where claims have to queue: there, what they will ask is sent along with the first question."""
+        if not isinstance(reply, Place):
+            self.queued.discard(claim.id)
+            self.crowded.discard((claim.kind, claim.name))
+            return
+        self.queued.add(claim.id)
+        if len(self.crowded) < MOST_CROWDED:
+            self.crowded.add((claim.kind, claim.name))
+
+    def _pass_on(self, attempt: Attempt) -> None:
+        """Tell the claims of this process what became of them. One that was granted need not ask the server again:
+
+        the commit that granted it was confirmed to us, and its deadline is its session's.
+        """
+        told = {notice.subject for notice in attempt.step.notices if notice.session in self.own}
+        for change in attempt.step.changes if told else ():
+            if isinstance(change, PutRow) and change.row.token is not None and change.row.id in told:
+                row = change.row
+                left = None if row.dies_at is None else row.dies_at - attempt.step.now
+                self.passed_on[row.id] = Granted(change.row.token, row.slot, left)
+        for notice in attempt.step.notices:
+            if notice.session in self.own:
+                self.deliver(notice)
+
+    def _remember(self, attempt: Attempt, earlier: list[str]) -> None:
+        command = attempt.command
+        if not attempt.flushed:
+            if isinstance(command, cm.Release | cm.Leave):
+                self.unflushed.claims[command.claim.id] = command.claim
+        elif attempt.committing and earlier:
+            self.unflushed.flushed(earlier)
+
+    async def _step_alone(self, statement: Any, values: tuple[Any, ...], until: float) -> None:
+        """One statement that is a transaction by itself, and harmless to repeat."""
+        for fresh in (False, True):
+            wire = await self.connections.take(until)
+            message = Message(wire)
+            message.call(statement, values)
+            try:
+                await message.send(until)
+                return
+            except SqlError as error:
+                raise unavailable(self.address, error) from error
+            except WireLost as error:
+                if fresh or error.late:
+                    raise lost(self.address, error, committing=True) from error
+                self.connections.drop_idle()
+            finally:
+                await self._give_back(wire, until)
+
+    async def _give_back(self, wire: Wire, until: float) -> None:
+        try:
+            if wire.alive:
+                for target, text in wire.arrived():
+                    self.hear(target, text)
+                if wire.in_transaction:
+                    await self._undo(wire, until)
+        finally:
+            self.connections.give(wire)
+
+    async def _undo(self, wire: Wire, until: float) -> None:
+        """Roll back. What a failed message had prepared is not known any more, so all of it is prepared anew."""
+        if not wire.alive or not wire.in_transaction:
+            return
+        wire.prepared.clear()
+        try:
+            await wire.send(["ROLLBACK", "DEALLOCATE ALL"], max(until, clock.now() + 0.2))
+        except (SqlError, WireLost):
+            wire.close()
+
+    def hear(self, target: str, text: str) -> None:
+        """Take what the server sent unasked."""
+        what, _, subject = text.partition(" ")
+        self.deliver(cm.Notice(target.removeprefix("holdfast_"), subject, what))

@@ -1,0 +1,245 @@
+"""The verbs of a single Redis: each is one script."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.names import matches
+from holdfast.core.table.commands import (
+    BreakUnderWay,
+    CellValue,
+    Done,
+    Letters,
+    Mismatch,
+    Opened,
+    Renewed,
+    SessionOver,
+)
+from holdfast.core.table.rows import WITHDRAWN, Session
+from holdfast.engines.redis import replies
+from holdfast.engines.redis.bell import Bell
+from holdfast.engines.redis.ghosts import Ghosts
+from holdfast.engines.resp.wire import Lost, Part, Request, Script
+from holdfast.errors import EngineUnavailable
+from holdfast.model import Claim, Gone, Granted, LockInfo, Place
+from holdfast.runtime.io import Io, Signal
+
+if TYPE_CHECKING:
+    from holdfast.engines.redis.engine import RedisEngine
+
+CLAIMS_A_REQUEST = 1_000
+"""How many claims one request of a heartbeat keeps alive."""
+ROWS_A_STEP = 256
+LOCKS_A_REQUEST = 200
+MOST_LISTED = 10_000
+MISSING = "Redis no longer has it: it was evicted, flushed, or lost in a failover"
+
+
+def milliseconds(seconds: float | None) -> int:
+    """Whole milliseconds, never 0 for something: half of one counts."""
+    return 0 if seconds is None else ceil(seconds * 1000)
+
+
+class RedisVerbs:
+    """Speaks to one Redis through an Io."""
+
+    def __init__(self, engine: RedisEngine, io: Io, bell: Signal) -> None:
+        self.engine, self.io, self.bell = engine, io, bell
+        self._ledger, self._prefix = engine.ledger, engine.prefix
+        self._namespace, self._start = engine.namespace, len(engine.namespace) + 1
+        names = (
+            "open renew sweep close enter look release leave hand_over adopt break inspect claims living cell_get "
+            "cell_set watch unwatch fetch raise_tokens record"
+        )
+        self._scripts = {name: script(name) for name in names.split()}
+        self._enter, self._release = self._scripts["enter"], self._scripts["release"]
+        self._ghosts = Ghosts(engine.ledger)
+
+    async def _run(self, name: str, until: float, *args: Part, repeats: bool = True) -> Any:
+        return await self.io.call(Request(self._scripts[name], self._prefix, args, repeats), until)
+
+    def _lock(self, kind: str, name: str) -> str:
+        """What the scripts call a lock: the namespace is in the prefix already."""
+        return f"{kind[self._start :]}:{name}"
+
+    # Sessions
+
+    async def open_session(self, session: Session, until: float) -> Opened | SessionOver:
+        if isinstance(self.bell, Bell):
+            try:
+                # Before anything is claimed: no wake-up can be missed.
+                self.bell.listen(session.id, until)
+            except Lost as lost:
+                raise EngineUnavailable(self.engine.address, lost.problem, "not done") from lost
+        self._ledger.begin()
+        ttl = milliseconds(session.ttl)
+        reply = await self._run("open", until, session.id, ttl, session.app, session.host, session.pid)
+        return SessionOver() if reply[0] == b"over" else Opened(int(reply[1]) / 1000)
+
+    async def renew(self, session: str, until: float) -> Renewed | SessionOver:
+        if isinstance(self.bell, Bell):
+            self.bell.check()
+        claims = list(self._ledger.confirmed().items())
+        gone: dict[str, str] = {}
+        missing: list[bytes] = []
+        for first in range(0, max(1, len(claims)), CLAIMS_A_REQUEST):
+            part = claims[first : first + CLAIMS_A_REQUEST]
+            last = first + CLAIMS_A_REQUEST >= len(claims)
+            flat = [word for claim in part for word in claim]
+            reply = await self._run("renew", until, session, int(last), *flat)
+            if reply[0] == b"over":
+                return SessionOver()
+            texts = [text.decode() for text in reply[2]]
+            gone.update(zip(texts[::2], texts[1::2], strict=True))
+            missing += reply[3]
+        # One that was released or withdrawn while the answer was on its way is not missed.
+        gone.update((id_.decode(), MISSING) for id_ in missing if self._ledger.still_there(id_.decode()))
+        told = tuple(sorted((id_, reason) for id_, reason in gone.items() if reason != WITHDRAWN))
+        await self._ghosts.lay(session, int(reply[5]), self._run, until)
+        return Renewed(int(reply[1]) / 1000, told, replies.seconds(reply[4]))
+
+    async def sweep(self, until: float) -> Done:
+        return replies.done(await self._run("sweep", until, ROWS_A_STEP))
+
+    async def close_session(self, session: str, until: float) -> Done:
+        return replies.done(await self._run("close", until, session, ROWS_A_STEP))
+
+    # Claims
+
+    async def enter(self, claim: Claim, until: float) -> Any:
+        lock = f"{claim.kind[self._start :]}:{claim.name}"
+        busy = self._ledger.sending(claim)
+        request = Request(
+            self._enter,
+            self._prefix,
+            (
+                claim.id, claim.session, claim.owner, lock, "x" if claim.mode == "exclusive" else "s", claim.limit,
+                1 if claim.waits else 0, milliseconds(claim.max_hold), claim.note, claim.thread, 1 if busy else 0,
+            ),
+        )  # fmt: skip
+        reply = await self.io.call(request, until)
+        return self._stands(claim, lock, replies.standing(reply))
+
+    def _stands(self, claim: Claim, lock: str, standing: replies.Standing) -> Any:
+        """Keep the ledger."""
+        if isinstance(standing, Granted):
+            self._ledger.holds(claim.id, lock)
+        elif isinstance(standing, Place):
+            self._ledger.waits(claim.id, lock)
+        else:
+            self._ledger.forget(claim.id)
+        return standing
+
+    async def look(self, claim: Claim, until: float) -> Any:
+        lock = self._lock(claim.kind, claim.name)
+        handed = self._ledger.handed(claim.id)
+        if handed is not None:
+            # It lives no longer than our own last proof of life, and the session's deadline counts from that:
+            # there is nothing to confirm.
+            self._ledger.holds(claim.id, lock)
+            return handed
+        reply = await self._run("look", until, claim.id, claim.session, lock)
+        return self._stands(claim, lock, replies.standing(reply))
+
+    async def release(self, claim: Claim, until: float) -> Done | Gone:
+        args = (claim.id, claim.session, f"{claim.kind[self._start :]}:{claim.name}")
+        # Before it is sent, so that no heartbeat misses it.
+        self._ledger.forget(claim.id)
+        reply = await self.io.call(Request(self._release, self._prefix, (*args, 0), True, (*args, 1)), until)
+        return Done() if reply[0] == b"done" else Gone(reply[1].decode())
+
+    async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
+        self._ledger.forget(claim.id)
+        lock = self._lock(claim.kind, claim.name)
+        return replies.done(await self._run("leave", until, claim.id, claim.session, lock, int(unanswered)))
+
+    async def hand_over(self, claim: Claim, ticket: str, until: float) -> Done | Gone:
+        reply = await self._run("hand_over", until, claim.id, self._lock(claim.kind, claim.name), ticket)
+        return replies.done(reply) if reply[0] == b"done" else Gone(reply[1].decode())
+
+    async def adopt(self, claim: Claim, source: str, ticket: str, until: float) -> Any:
+        lock = self._lock(claim.kind, claim.name)
+        self._ledger.sending(claim)
+        mode = "x" if claim.mode == "exclusive" else "s"
+        reply = await self._run(
+            "adopt", until, claim.id, claim.session, claim.owner, lock, mode, claim.limit, source, ticket, claim.note,
+            claim.thread,
+        )  # fmt: skip
+        return self._stands(claim, lock, replies.standing(reply))
+
+    # For people
+
+    async def break_lock(self, kind: str, name: str, force: bool, until: float) -> BreakUnderWay:
+        # A repeat would break whoever came next.
+        told = await self._run("break", until, self._lock(kind, name), int(force), repeats=False)
+        return BreakUnderWay(tuple(id_.decode() for id_ in told))
+
+    async def inspect(self, kind: str, name: str, until: float) -> LockInfo:
+        (found,) = await self._run("inspect", until, self._lock(kind, name))
+        return replies.info(found, self._namespace)
+
+    async def list(self, prefix: str, kind: str, until: float) -> tuple[LockInfo, ...]:
+        wanted: set[str] = set()
+        for session in await self._run("living", until):
+            cursor: bytes = b"0"
+            while True:
+                cursor, locks = await self._run("claims", until, session, cursor)
+                for lock in locks:
+                    its_kind, _, name = lock.decode().partition(":")
+                    if kind in (f"{self._namespace}.", f"{self._namespace}.{its_kind}") and matches(prefix, name):
+                        wanted.add(lock.decode())
+                if cursor == b"0":
+                    break
+        names = sorted(wanted, key=lambda lock: tuple(lock.partition(":")))[:MOST_LISTED]
+        infos: list[LockInfo] = []
+        for first in range(0, len(names), LOCKS_A_REQUEST):
+            found = await self._run("inspect", until, *names[first : first + LOCKS_A_REQUEST])
+            infos += (replies.info(one, self._namespace) for one in found)
+        return tuple(info for info in infos if info.holders or info.waiters)
+
+    # Cells
+
+    async def cell_get(self, kind: str, name: str, until: float) -> CellValue:
+        value, version = await self._run("cell_get", until, self._lock(kind, name))
+        return CellValue(value, int(version))
+
+    async def cell_set(
+        self, kind: str, name: str, value: bytes | None, version: int | None, keep: float | None, until: float
+    ) -> CellValue | Mismatch:
+        # A repeat would take what its own first try wrote for somebody else's.
+        reply = await self._run(
+            "cell_set", until, self._lock(kind, name), int(value is not None), value or b"",
+            "" if version is None else version, milliseconds(keep), repeats=False,
+        )  # fmt: skip
+        return Mismatch(int(reply[1])) if reply[0] == b"mismatch" else CellValue(value, int(reply[1]))
+
+    # Watches
+
+    async def watch(self, session: str, id_: str, kind: str, prefix: str, until: float) -> Done | SessionOver:
+        reply = await self._run("watch", until, session, id_, kind[self._start :], prefix)
+        return SessionOver() if reply[0] == b"over" else Done()
+
+    async def cell_watch(self, session: str, id_: str, kind: str, name: str, until: float) -> Done | SessionOver:
+        reply = await self._run("watch", until, session, id_, f"cell:{kind[self._start :]}", name)
+        return SessionOver() if reply[0] == b"over" else Done()
+
+    async def fetch(self, session: str, id_: str, after: int, until: float) -> Letters | SessionOver:
+        reply = await self._run("fetch", until, session, id_, after)
+        return SessionOver() if reply[0] == b"over" else replies.letters(reply, self._namespace, after)
+
+    async def unwatch(self, session: str, id_: str, until: float) -> Done:
+        return replies.done(await self._run("unwatch", until, session, id_))
+
+    async def raise_tokens(self, above: int, until: float) -> Done:
+        return replies.done(await self._run("raise_tokens", until, above))
+
+
+_scripts: dict[str, Script] = {}
+
+
+def script(name: str) -> Script:
+    """A script by its name, read once."""
+    if name not in _scripts:
+        _scripts[name] = Script(name)
+    return _scripts[name]

@@ -1,0 +1,1 @@
+"""`redlock://`: independent nodes, a majority."""

@@ -1,0 +1,344 @@
+"""The verbs of Redlock: every step is a round, asked of all nodes at the same time, decided by a majority."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from holdfast.core import quorum
+from holdfast.core.backoff import full_jitter
+from holdfast.core.names import matches
+from holdfast.core.table.commands import BreakUnderWay, Done, Opened, Renewed, SessionOver
+from holdfast.core.table.rows import WITHDRAWN, Session
+from holdfast.engines.redis.verbs import CLAIMS_A_REQUEST, milliseconds, script
+from holdfast.engines.redlock.ledger import Debt
+from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
+from holdfast.engines.resp.wire import Part, Plain, Request
+from holdfast.errors import EngineUnavailable, Unsupported
+from holdfast.model import Claim, Gone, Granted, LockInfo, Party, Place, Refused
+from holdfast.runtime.io import Io, Signal
+
+if TYPE_CHECKING:
+    from holdfast.engines.redlock.engine import RedlockEngine
+
+FIRST_PAUSE, LAST_PAUSE = 0.01, 0.3
+"""Between two tries of a waiter, with full jitter."""
+AHEAD = 3_000
+"""By how many µs the token that a client hopes for is ahead of what the nodes' clocks are thought to say."""
+BROKEN_FOR = 20_000
+"""For how many ms, at the least, nodes remember that an operator broke a claim."""
+UNANSWERED = "a node did not answer, and may do late what was asked of it"
+LOST = "a majority of the nodes no longer has it"
+
+
+class RedlockVerbs:
+    """Speaks to all nodes through an Io."""
+
+    def __init__(self, engine: RedlockEngine, io: Io, bell: Signal) -> None:
+        self.engine, self.io, self.bell = engine, io, bell
+        self._ledger, self._prefix, self._nodes = engine.ledger, engine.prefix, len(engine.routes)
+        self._namespace, self._start = engine.namespace, len(engine.namespace) + 1
+
+    async def _round(self, name: str, until: float, *args: Part, nodes: frozenset[int] | None = None) -> Answers:
+        request = Request(script(f"redlock_{name}"), self._prefix, args)
+        answers: Answers = await self.io.call(Round(request, self.engine.node_limit, nodes), until)
+        return answers
+
+    def _unavailable(self, answers: Answers) -> EngineUnavailable:
+        problems = "; ".join(
+            f"{route.address}: {answer.problem}"
+            for route, answer in zip(self.engine.routes, answers, strict=True)
+            if isinstance(answer, NoAnswer)
+        )
+        sent = any(not isinstance(answer, NoAnswer) or answer.sent for answer in answers)
+        problem = f"no majority of the {self._nodes} nodes answered ({problems})"
+        return EngineUnavailable(self.engine.address, problem, "unknown" if sent else "not done")
+
+    def _check_majority(self, answers: Answers) -> list[Any]:
+        """The answers, if they are from a majority."""
+        given = [answer for answer in answers if not isinstance(answer, NoAnswer)]
+        if not quorum.reached(len(given), self._nodes):
+            raise self._unavailable(answers)
+        return given
+
+    def _lock(self, claim: Claim) -> str:
+        return f"{claim.kind[self._start :]}:{claim.name}"
+
+    # Sessions: known to this client alone. Each lock has its own expiry on each node.
+
+    async def open_session(self, session: Session, until: float) -> Opened | SessionOver:
+        self._check_majority(await self._round("inspect", until))
+        self._ledger.begin()
+        self.engine.session = session
+        return Opened(milliseconds(session.ttl) / 1000)
+
+    async def renew(self, session: str, until: float) -> Renewed | SessionOver:
+        known = self.engine.session
+        if known is None or known.id != session:
+            return SessionOver()
+        claims = list(self._ledger.beat(self.io.now()).items())
+        gone: list[tuple[str, str]] = []
+        for first in range(0, len(claims), CLAIMS_A_REQUEST):
+            gone += await self._extend(claims[first : first + CLAIMS_A_REQUEST], until)
+        if not claims:
+            self._check_majority(await self._round("inspect", until))
+        await self._pay(until)
+        return Renewed(milliseconds(known.ttl) / 1000, tuple(gone))
+
+    async def _extend(self, claims: list[tuple[str, str]], until: float) -> list[tuple[str, str]]:
+        """Keep claims; which of them are gone, and why. EngineUnavailable if no majority answers."""
+        flat = [word for claim in claims for word in claim]
+        answers = await self._round("extend", until, milliseconds(self._session().ttl), *flat)
+        given = self._check_majority(answers)
+        gone = []
+        for at, (claim_id, _) in enumerate(claims):
+            said = [answer[at] for answer in given]
+            reasons = [reason.decode() for reason in said if isinstance(reason, bytes)]
+            kept = not reasons and quorum.reached(sum(answer == 1 for answer in said), self._nodes)
+            # One that was given back while the answer was on its way is not missed.
+            if not kept and self._ledger.holds(claim_id):
+                gone.append((claim_id, reasons[0] if reasons else LOST))
+        return gone
+
+    async def _pay(self, until: float) -> None:
+        """Go on telling nodes that did not answer that a claim was given back."""
+        now = self.io.now()
+        for debt in list(self._ledger.debts):
+            if debt.ends > now:
+                args = (self._remembered(), debt.claim_id, debt.lock, 1)
+                answers = await self._round("release", until, *args, nodes=debt.nodes)
+                debt.nodes = frozenset(node for node in debt.nodes if isinstance(answers[node], NoAnswer))
+            if debt.ends <= now or not debt.nodes:
+                self._ledger.settle(debt.claim_id)
+                self._ledger.debts.remove(debt)
+
+    async def sweep(self, until: float) -> Done:
+        return Done()
+
+    async def close_session(self, session: str, until: float) -> Done:
+        held = list(self._ledger.beat(self.io.now()).items())
+        for first in range(0, len(held), CLAIMS_A_REQUEST):
+            part = held[first : first + CLAIMS_A_REQUEST]
+            flat = [word for claim_id, lock in part for word in (claim_id, lock, 1)]
+            await self._round("release", until, self._remembered(), *flat)
+        self.engine.session = None
+        return Done()
+
+    def _session(self) -> Session:
+        assert self.engine.session is not None
+        return self.engine.session
+
+    def _remembered(self) -> int:
+        """For how many ms a node remembers that a claim was withdrawn: a late request has expired by then."""
+        return 2 * milliseconds(self._session().ttl) + 10_000
+
+    # Claims
+
+    async def enter(self, claim: Claim, until: float) -> Any:
+        if self.engine.session is None or self.engine.session.id != claim.session:
+            return SessionOver()
+        return await self._try(claim, until)
+
+    look = enter
+    """Whoever was woken tries again."""
+
+    async def _try(self, claim: Claim, until: float) -> Granted | Place | Refused | Gone:
+        """One try: all nodes at once. What is short of a majority is given back everywhere before it is answered."""
+        session, lock = self._session(), self._lock(claim)
+        started = self.io.now()
+        who = {"owner": claim.owner, "app": session.app, "host": session.host, "pid": session.pid,
+               "thread": claim.thread, "note": claim.note}  # fmt: skip
+        hoped = self.engine.hoped_token()
+        answers = await self._round(
+            "enter", until, claim.id, lock, milliseconds(session.ttl), hoped,
+            milliseconds(claim.max_hold), json.dumps(who),
+        )  # fmt: skip
+        self._ledger.doubt(claim.id, unanswered(answers))
+        given = self._check_majority(answers)
+        granted = [answer for answer in given if answer[0] == b"granted"]
+        if quorum.reached(len(granted), self._nodes):
+            proposals = [int(answer[1]) for answer in granted]
+            self.engine.heard_token(quorum.token_of(proposals), hoped)
+            token = await self._token(claim, lock, proposals, until)
+            if token is not None and await self._proven(claim, lock, started, until):
+                ends = [answer[2] for answer in granted if answer[2] >= 0]
+                return Granted(token, None, min(ends) / 1000 if ends else None)
+        return await self._try_failed(claim, given, until)
+
+    async def _token(self, claim: Claim, lock: str, proposals: list[int], until: float) -> int | None:
+        """The token, once a majority has it on record while this claim holds them; None if that failed."""
+        token = quorum.token_of(proposals)
+        if not quorum.confirmed(proposals, self._nodes):
+            answers = await self._round("confirm", until, claim.id, lock, token)
+            if not quorum.reached(sum(answer == 1 for answer in answers), self._nodes):
+                return None
+        return token
+
+    async def _proven(self, claim: Claim, lock: str, started: float, until: float) -> bool:
+        """Whether the grant is good for a while. If a heartbeat began meanwhile, it is confirmed once more."""
+        ttl = self._session().ttl
+        while quorum.left(ttl, started, self.io.now()) > 0:
+            if self._ledger.hold(claim.id, lock, started):
+                return True
+            started = self.io.now()
+            answers = await self._round("extend", until, milliseconds(ttl), claim.id, lock)
+            said = [answer for answer in answers if not isinstance(answer, NoAnswer)]
+            if not quorum.reached(sum(answer[0] == 1 for answer in said), self._nodes):
+                return False
+        return False
+
+    async def _try_failed(self, claim: Claim, given: list[Any], until: float) -> Place | Refused | Gone:
+        """Give back what was taken, then wait for another try, or say no."""
+        taken = [answer for answer in given if answer[0] == b"taken"]
+        gone = [answer for answer in given if answer[0] == b"gone"]
+        waits = claim.waits and not gone
+        await self._give_back(claim, not waits, until)
+        if gone:
+            return Gone(gone[0][1].decode())
+        if waits and self._ledger.doubtful(claim.id):
+            # What a node has not answered may arrive late. A release of this try would take the next one's vote away,
+            # so the next one is another claim. There is no line here, and no place to lose.
+            await self._give_back(claim, True, until)
+            return Gone(UNANSWERED)
+        blocker = party(taken[0][1:], claim.name) if taken else None
+        if not waits:
+            return Refused(blocker)
+        pause = self._ledger.pause(claim.id, full_jitter(FIRST_PAUSE, LAST_PAUSE, self.io.uniform))
+        self.engine.bell.try_at(claim.id, self.io.now() + pause)
+        return Place(1, blocker)
+
+    async def _give_back(self, claim: Claim, for_good: bool, until: float) -> list[Any]:
+        """Release everywhere. A majority's confirmation is enough; the rest is gone after with the heartbeats."""
+        lock = self._lock(claim)
+        self._ledger.forget(claim.id, for_good)
+        stays_away = for_good and self._ledger.doubtful(claim.id)
+        answers = await self._round("release", until, self._remembered(), claim.id, lock, int(stays_away))
+        self._ledger.doubt(claim.id, unanswered(answers))
+        given = self._check_majority(answers)
+        silent = frozenset(node for node, answer in enumerate(answers) if isinstance(answer, NoAnswer))
+        if for_good and silent:
+            ends = self.io.now() + self._remembered() / 1000
+            self._ledger.owe(Debt(claim.id, lock, silent, ends))
+        elif for_good:
+            self._ledger.settle(claim.id)
+        return [answer[0] for answer in given]
+
+    async def release(self, claim: Claim, until: float) -> Done | Gone:
+        if self.engine.session is None or self.engine.session.id != claim.session:
+            return Gone("its session ran out")
+        said = await self._give_back(claim, True, until)
+        reasons = [reason.decode() for _, reason in said if reason is not None and reason.decode() != WITHDRAWN]
+        if reasons:
+            return Gone(reasons[0])
+        if quorum.out_of_reach(sum(held == 0 for held, _ in said), self._nodes):
+            return Gone(LOST)
+        return Done()
+
+    async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
+        self.engine.bell.forget(claim.id)
+        if self.engine.session is not None and self.engine.session.id == claim.session:
+            if unanswered:
+                self._ledger.doubt(claim.id, frozenset(range(self._nodes)))
+            await self._give_back(claim, True, until)
+        return Done()
+
+    # For people
+
+    async def break_lock(self, kind: str, name: str, force: bool, until: float) -> BreakUnderWay:
+        answers = await self._round("break", until, f"{kind[self._start :]}:{name}", int(force), BROKEN_FOR)
+        told = Counter(answer.decode() for answer in self._check_majority(answers) if answer)
+        return BreakUnderWay(tuple(told))
+
+    async def inspect(self, kind: str, name: str, until: float) -> LockInfo:
+        answers = await self._round("inspect", until, f"{kind[self._start :]}:{name}")
+        return self._info(kind, name, [answer[0] for answer in self._check_majority(answers)])
+
+    def _info(self, kind: str, name: str, found: list[Any]) -> LockInfo:
+        """What a majority of the nodes says."""
+        votes = Counter(row[0] for row in found if row)
+        holders = [row for row in found if row and quorum.reached(votes[row[0]], self._nodes)]
+        return LockInfo(kind, name, (party(holders[0], name),) if holders else ())
+
+    async def list(self, prefix: str, kind: str, until: float) -> tuple[LockInfo, ...]:
+        start = f"{self._prefix}lock:"
+        wanted: set[str] = set()
+        for node in range(self._nodes):
+            cursor = b"0"
+            while True:
+                page = Plain(("SCAN", cursor, "MATCH", f"{start}*", "COUNT", 1000))
+                answer = (await self.io.call(Round(page, self.engine.node_limit, frozenset({node})), until))[node]
+                if isinstance(answer, NoAnswer):
+                    break
+                cursor, keys = answer
+                wanted.update(key.decode().removeprefix(start) for key in keys)
+                if cursor == b"0":
+                    break
+        infos = []
+        for lock in sorted(wanted, key=lambda lock: tuple(lock.partition(":"))):
+            short, _, name = lock.partition(":")
+            if kind in (f"{self._namespace}.", f"{self._namespace}.{short}") and matches(prefix, name):
+                infos.append(await self.inspect(f"{self._namespace}.{short}", name, until))
+        return tuple(info for info in infos if info.holders)
+
+    async def raise_tokens(self, above: int, until: float) -> Done:
+        request = Request(script("raise_tokens"), self._prefix, (above,))
+        self._check_majority(await self.io.call(Round(request, self.engine.node_limit), until))
+        return Done()
+
+    # What a majority of independent nodes cannot keep
+
+    def _cannot(self, what: str) -> NoReturn:
+        raise Unsupported(self.engine.address, what, "redis://")
+
+    async def hand_over(self, claim: Claim, ticket: str, until: float) -> NoReturn:
+        self._cannot("hand a grant over")
+
+    async def adopt(self, claim: Claim, source: str, ticket: str, until: float) -> NoReturn:
+        self._cannot("hand a grant over")
+
+    async def cell_get(self, kind: str, name: str, until: float) -> NoReturn:
+        self._cannot("cells")
+
+    async def cell_set(
+        self, kind: str, name: str, value: bytes | None, version: int | None, keep: float | None, until: float
+    ) -> NoReturn:
+        self._cannot("cells")
+
+    async def watch(self, session: str, id_: str, kind: str, prefix: str, until: float) -> NoReturn:
+        self._cannot("watch locks")
+
+    async def cell_watch(self, session: str, id_: str, kind: str, name: str, until: float) -> NoReturn:
+        self._cannot("cells")
+
+    async def fetch(self, session: str, id_: str, after: int, until: float) -> NoReturn:
+        self._cannot("watch locks")
+
+    async def unwatch(self, session: str, id_: str, until: float) -> Done:
+        return Done()
+
+
+def unanswered(answers: Answers) -> frozenset[int]:
+    """The nodes that may still do what was asked of them."""
+    return frozenset(node for node, answer in enumerate(answers) if isinstance(answer, NoAnswer) and answer.sent)
+
+
+def party(row: list[Any], name: str) -> Party:
+    """Who holds a lock, as its node has it on record."""
+    claim_id, who, token, since, *age = row
+    known = json.loads(who)
+    return Party(
+        claim=claim_id.decode(),
+        owner=known["owner"],
+        app=known["app"],
+        host=known["host"],
+        pid=known["pid"],
+        thread=known["thread"],
+        note=known["note"],
+        since=int(since) / 1000,
+        age=max(0.0, int(age[0]) / 1000 if age else time.time() - int(since) / 1000),
+        mode="exclusive",
+        token=int(token),
+        name=name,
+    )

@@ -1,0 +1,1 @@
+"""The Redis wire protocol, for the engines that speak it."""

@@ -1,0 +1,287 @@
+"""The wire for blocking callers: bare sockets, hiredis to parse, and a small pool that threads take turns on."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+import threading
+from typing import TYPE_CHECKING, Any
+
+from hiredis import ProtocolError, Reader, ReplyError
+
+from holdfast.engines.resp.wire import WRONG_SERVER, Address, AnyRequest, Login, Lost, pack, redirection, refused
+from holdfast.errors import EngineUnavailable
+from holdfast.runtime import clock
+
+if TYPE_CHECKING:
+    from holdfast.engines.redis.route import Route
+
+IDLE = 0.01
+"""After how many idle seconds a connection is looked at before it is used: the server may have closed it."""
+TICK_US = 20_000
+"""How often, in µs, whoever waits for a reply looks at the clock."""
+MOST_REDIRECTIONS = 5
+MOST_REPEATS = 3
+
+
+def left(until: float) -> float:
+    """The seconds until then; Lost if there are none."""
+    seconds = until - clock.now()
+    if seconds <= 0:
+        raise Lost("no answer in time", silent=True)
+    return seconds
+
+
+class Connection:
+    """One connection to one server. One thread uses it at a time."""
+
+    def __init__(self, address: Address, login: Login, tls: ssl.SSLContext | None, until: float) -> None:
+        self.open(address, login, tls, until)
+
+    def open(self, address: Address, login: Login, tls: ssl.SSLContext | None, until: float) -> None:
+        """Connect and log in; Lost if that does not work, and then nothing is open."""
+        self.address = address
+        self.used = clock.now()
+        try:
+            self.socket: socket.socket = socket.create_connection(address, left(until))
+        except OSError as error:
+            raise Lost(f"cannot connect to {address}: {error}", sent=False) from error
+        self.reader = Reader()
+        self._tls = tls is not None
+        try:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self.socket = tls.wrap_socket(self.socket, server_hostname=address.host)
+            else:
+                # Python's own way to bound a call costs three more system calls each time.
+                self.socket.settimeout(None)
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, TICK_US))
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 1, 0))
+            commands = login.commands()
+            if commands:
+                self.send(login.packed(), until)
+                login.check([self.receive(until) for _ in commands])
+        except (OSError, Lost) as error:
+            self.close()
+            problem = error.problem if isinstance(error, Lost) else str(error)
+            raise Lost(f"{address}: {problem}", sent=False) from error
+
+    def _bound(self, until: float) -> None:
+        """Let the next call on the socket end by then. A plain socket does so by itself, every TICK."""
+        seconds = left(until)
+        if self._tls:
+            self.socket.settimeout(seconds)
+
+    def send(self, packed: bytes, until: float) -> None:
+        """Write all of it; Lost if that cannot be done in time."""
+        self._bound(until)
+        try:
+            self.socket.sendall(packed)
+        except (TimeoutError, BlockingIOError) as error:
+            raise Lost("no answer in time", silent=True) from error
+        except OSError as error:
+            raise Lost(str(error)) from error
+
+    def receive(self, until: float) -> Any:
+        """The next reply, an error reply as a value."""
+        gets, sock = self.reader.gets, self.socket
+        try:
+            while True:
+                reply = gets()
+                if reply is not False:
+                    return reply
+                self._bound(until)
+                try:
+                    received = sock.recv(65536)
+                except BlockingIOError:
+                    continue
+                if not received:
+                    raise Lost("the server closed the connection")
+                self.reader.feed(received)
+        except TimeoutError as error:
+            raise Lost("no answer in time", silent=True) from error
+        except (OSError, ProtocolError) as error:
+            raise Lost(str(error)) from error
+
+    def run(self, packed: bytes, until: float) -> Any:
+        """Send one command and return its reply."""
+        self.send(packed, until)
+        reply = self.receive(until)
+        self.used = clock.now()
+        return reply
+
+    def closed_by_server(self) -> bool:
+        """Whether the server has closed it, or said something that nobody asked for."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+class Pool:
+    """A few connections, last used first. A thousand threads that wait for locks share them."""
+
+    def __init__(self, route: Route, most: int) -> None:
+        self.route = route
+        self._idle: list[Connection] = []
+        self._more = most
+        """How many connections may still be made."""
+        self._changed = threading.Condition()
+        self._waiting = 0
+        self._closed = False
+
+    def take(self, until: float) -> Connection:
+        """A connection that seems to work; Lost if there is none in time, and then nothing was sent."""
+        while True:
+            try:
+                # A list's pop is one step: no lock is needed on the way that is taken nearly always.
+                connection = self._idle.pop()
+            except IndexError:
+                connection_or_none = self._wait(until)
+                if connection_or_none is None:
+                    return self._connect(until)
+                connection = connection_or_none
+            if clock.now() - connection.used < IDLE or not connection.closed_by_server():
+                return connection
+            self.drop(connection)
+
+    def _wait(self, until: float) -> Connection | None:
+        """Wait for a connection that somebody gives back; None for leave to make another one."""
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    if self._idle:
+                        return self._idle.pop()
+                    if self._more:
+                        self._more -= 1
+                        return None
+                    left_over = until - clock.now()
+                    if left_over <= 0:
+                        raise Lost("every connection is busy", sent=False)
+                    self._changed.wait(left_over)
+            except IndexError:
+                # Somebody else was quicker.
+                return self._wait(until)
+            finally:
+                self._waiting -= 1
+
+    def _connect(self, until: float) -> Connection:
+        try:
+            address = self.route.locate(until)
+            try:
+                return Connection(address, self.route.login, self.route.tls, until)
+            except Lost:
+                self.route.failed(address)
+                raise
+        except BaseException as error:
+            self._return_leave()
+            if isinstance(error, Lost):
+                raise Lost(error.problem, sent=False) from error
+            raise
+
+    def _return_leave(self) -> None:
+        with self._changed:
+            self._more += 1
+            self._changed.notify()
+
+    def give(self, connection: Connection) -> None:
+        """Take a connection back that works."""
+        if self._closed:
+            self.drop(connection)
+            return
+        self._idle.append(connection)
+        if self._waiting:
+            with self._changed:
+                self._changed.notify()
+
+    def drop(self, connection: Connection) -> None:
+        """Take a connection back that must not be used again."""
+        connection.close()
+        self._return_leave()
+
+    def empty(self) -> None:
+        """Close what is idle: the server is another one now."""
+        while True:
+            try:
+                self.drop(self._idle.pop())
+            except IndexError:
+                return
+
+    def close(self) -> None:
+        self._closed = True
+        self.empty()
+
+
+class RespPort:
+    """Carries requests to the server that has the namespace, wherever that is."""
+
+    def __init__(self, name: str, route: Route, most: int = 8) -> None:
+        self.name, self.route, self.most = name, route, most
+        self.pool = Pool(route, most)
+
+    def call(self, request: AnyRequest, until: float) -> Any:
+        """The reply; EngineUnavailable says whether the request may have been carried out."""
+        repeated = False
+        redirections = 0
+        for attempt in range(MOST_REPEATS):
+            try:
+                connection = self.pool.take(until)
+            except Lost as lost:
+                raise EngineUnavailable(self.name, lost.problem, "unknown" if repeated else "not done") from lost
+            try:
+                reply = connection.run(request.packed(repeated), until)
+                while isinstance(reply, ReplyError):
+                    redirections += 1
+                    reply = self._after_error(request, reply, connection, repeated, redirections, until)
+            except Lost as lost:
+                self.pool.drop(connection)
+                if not request.repeats or lost.silent or attempt == MOST_REPEATS - 1:
+                    raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
+                # The claim id makes a repeat safe: it finds what the first try has done.
+                repeated = True
+                continue
+            except BaseException:
+                self.pool.drop(connection)
+                raise
+            self.pool.give(connection)
+            return reply
+        raise AssertionError("unreachable")
+
+    def _after_error(
+        self, request: AnyRequest, error: ReplyError, connection: Connection, repeated: bool, tried: int, until: float
+    ) -> Any:
+        """Try again what an error reply allows to try again; nothing was done."""
+        where = redirection(error)
+        if tried > MOST_REDIRECTIONS:
+            raise refused(self.name, error, repeated)
+        if str(error).startswith("NOSCRIPT"):
+            return connection.run(request.packed_in_full(repeated), until)
+        if where is not None:
+            asked, address = where
+            if asked == "MOVED":
+                self.route.moved(address)
+                self.pool.empty()
+            connection.close()
+            connection.open(address, self.route.login, self.route.tls, until)
+            if asked == "ASK":
+                connection.run(pack(("ASKING",)), until)
+            return connection.run(request.packed_in_full(repeated), until)
+        if str(error).startswith(WRONG_SERVER):
+            self.route.failed(connection.address)
+            self.pool.empty()
+        raise refused(self.name, error, repeated)
+
+    def close(self) -> None:
+        self.pool.close()
+
+    def abandon(self) -> None:
+        """This process is a fork: the sockets are the parent's. Closing them here says nothing on the wire."""
+        idle = self.pool._idle
+        self.pool = Pool(self.route, self.most)
+        for connection in idle:
+            connection.close()

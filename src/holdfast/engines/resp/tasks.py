@@ -1,0 +1,259 @@
+"""The wire for tasks: one connection, on which the commands of concurrent tasks go out in one write."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from hiredis import ProtocolError, Reader, ReplyError
+
+from holdfast.engines.resp.blocking import MOST_REDIRECTIONS, MOST_REPEATS
+from holdfast.engines.resp.wire import WRONG_SERVER, Address, AnyRequest, Login, Lost, pack, redirection, refused
+from holdfast.errors import EngineUnavailable
+from holdfast.runtime import clock
+
+if TYPE_CHECKING:
+    from holdfast.engines.redis.route import Route
+
+MOST_FORMER = 8
+"""How many connections to servers that had the namespace once are left open for replies."""
+TICK = 0.05
+"""How often a connection with requests under way looks for one whose time is over."""
+
+
+class Taker(Protocol):
+    """Whoever waits for a reply: a future, or one of several votes that are waited for together."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, reply: Any, /) -> None: ...
+
+    def set_exception(self, error: Lost, /) -> None: ...
+
+
+class Stream(asyncio.Protocol):
+    """One connection. Replies come in the order of the requests, so nobody has to wait for another's reply to send."""
+
+    def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
+        self.address, self.loop = address, loop
+        self.problem: str | None = None
+        """Why it is not usable any more."""
+        self._reader = Reader()
+        self._gets, self._feed = self._reader.gets, self._reader.feed
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+        self._waiting: deque[tuple[Taker, float, float]] = deque()
+        self._heard = clock.now()
+        self._ticking = False
+
+    def send(self, packed: bytes, until: float) -> asyncio.Future[Any]:
+        """Send a command with whatever else is sent in this turn of the loop; the future gets its reply or Lost."""
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self.send_for(future, packed, until)
+        return future
+
+    def send_for(self, taker: Taker, packed: bytes, until: float) -> None:
+        """The same for somebody who takes the reply in another way."""
+        if not self._out:
+            self.loop.call_soon(self._flush)
+        self._out.append(packed)
+        self._waiting.append((taker, until, clock.now()))
+        if not self._ticking:
+            self._ticking = True
+            self.loop.call_later(TICK, self._tick)
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and self.problem is None:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = clock.now()
+        self._feed(data)
+        gets, waiting = self._gets, self._waiting
+        try:
+            reply = gets()
+            while reply is not False:
+                future = waiting.popleft()[0]
+                if not future.done():
+                    future.set_result(reply)
+                reply = gets()
+        except (ProtocolError, IndexError) as error:
+            self.end(f"the server sent something else than replies: {error}")
+
+    def _tick(self) -> None:
+        """Give up on requests whose time is over; on the connection too, if it has said nothing all that time."""
+        now = clock.now()
+        stuck = False
+        for future, until, sent in self._waiting:
+            if until <= now and not future.done():
+                future.set_exception(Lost("no answer in time", silent=True))
+                stuck = stuck or self._heard < sent
+        if stuck:
+            self.end("no answer in time")
+        self._ticking = bool(self._waiting)
+        if self._ticking:
+            self.loop.call_later(TICK, self._tick)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.end(str(error) if error else "the server closed the connection")
+
+    def end(self, problem: str) -> None:
+        """Close at once: whoever waits for a reply is told."""
+        if self.problem is None:
+            self.problem = problem
+            if self._transport is not None:
+                self._transport.abort()
+            while self._waiting:
+                future = self._waiting.popleft()[0]
+                if not future.done():
+                    future.set_exception(Lost(problem))
+
+
+async def open_stream(
+    address: Address, login: Login, tls: ssl.SSLContext | None, loop: asyncio.AbstractEventLoop, until: float
+) -> Stream:
+    """A connection that is logged in; Lost if that does not work in time, and then nothing was sent for anybody."""
+    stream = Stream(address, loop)
+    try:
+        async with asyncio.timeout(max(0.001, until - clock.now())):
+            host, port = address
+            server_name = address.host if tls is not None else None
+            await loop.create_connection(lambda: stream, host, port, ssl=tls, server_hostname=server_name)
+            replies = [await stream.send(pack(command), until) for command in login.commands()]
+            login.check(replies)
+    except (OSError, Lost) as error:
+        problem = error.problem if isinstance(error, Lost) else str(error) or "no answer in time"
+        stream.end(problem)
+        raise Lost(f"cannot connect to {address}: {problem}", sent=False) from error
+    except BaseException:
+        stream.end("it was cancelled")
+        raise
+    return stream
+
+
+class RespAsyncioPort:
+    """Carries the requests of one loop's tasks to the server that has the namespace."""
+
+    def __init__(self, name: str, route: Route, loop: asyncio.AbstractEventLoop) -> None:
+        self.name, self.route, self.loop = name, route, loop
+        self._stream: Stream | None = None
+        self._former: list[Stream] = []
+        self._connecting: asyncio.Task[Stream] | None = None
+
+    async def call(self, request: AnyRequest, until: float) -> Any:
+        """The reply; EngineUnavailable says whether the request may have been carried out."""
+        stream = self._stream
+        if stream is not None and stream.problem is None:
+            try:
+                reply = await stream.send(request.packed(False), until)
+                if isinstance(reply, ReplyError):
+                    reply = await self._after_error(request, reply, stream, False, 1, until)
+            except Lost as lost:
+                if not request.repeats or lost.silent:
+                    raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
+                return await self._call_again(request, until, True)
+            return reply
+        return await self._call_again(request, until, False)
+
+    async def _call_again(self, request: AnyRequest, until: float, repeated: bool) -> Any:
+        """The same over a new connection, a few times: the claim id makes a repeat safe."""
+        for attempt in range(MOST_REPEATS):
+            try:
+                stream = await self._connected(until)
+            except Lost as lost:
+                raise EngineUnavailable(self.name, lost.problem, "unknown" if repeated else "not done") from lost
+            try:
+                reply = await stream.send(request.packed(repeated), until)
+                if isinstance(reply, ReplyError):
+                    reply = await self._after_error(request, reply, stream, repeated, 1, until)
+            except Lost as lost:
+                if not request.repeats or lost.silent or attempt == MOST_REPEATS - 1:
+                    raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
+                repeated = True
+                continue
+            return reply
+        raise AssertionError("unreachable")
+
+    async def _after_error(
+        self, request: AnyRequest, error: ReplyError, stream: Stream, repeated: bool, tried: int, until: float
+    ) -> Any:
+        """Try again what an error reply allows to try again; nothing was done."""
+        where = redirection(error)
+        if tried > MOST_REDIRECTIONS:
+            raise refused(self.name, error, repeated)
+        if str(error).startswith("NOSCRIPT"):
+            reply = await stream.send(request.packed_in_full(repeated), until)
+        elif where is not None:
+            asked, address = where
+            if asked == "MOVED":
+                self.route.moved(address)
+                if self._stream is stream:
+                    # Others may wait for replies on it: it is closed with the rest.
+                    self._stream = None
+                    self._former.append(stream)
+                    if len(self._former) > MOST_FORMER:
+                        self._former.pop(0).end("the namespace is on another server")
+                stream = await self._connected(until)
+                reply = await stream.send(request.packed_in_full(repeated), until)
+            else:
+                other = await open_stream(address, self.route.login, self.route.tls, self.loop, until)
+                try:
+                    await other.send(pack(("ASKING",)), until)
+                    reply = await other.send(request.packed_in_full(repeated), until)
+                finally:
+                    other.end("it was needed for one request")
+        else:
+            if str(error).startswith(WRONG_SERVER):
+                self.route.failed(stream.address)
+                stream.end(str(error))
+            raise refused(self.name, error, repeated)
+        if isinstance(reply, ReplyError):
+            return await self._after_error(request, reply, stream, repeated, tried + 1, until)
+        return reply
+
+    async def _connected(self, until: float) -> Stream:
+        """The connection, made if there is none: by one task for all that want it."""
+        while True:
+            if self._stream is not None and self._stream.problem is None:
+                return self._stream
+            if self._connecting is None:
+                self._connecting = self.loop.create_task(self._connect(until))
+                self._connecting.add_done_callback(self._connected_now)
+            task = self._connecting
+            done, _ = await asyncio.wait({task}, timeout=max(0.0, until - clock.now()))
+            if not done:
+                raise Lost("cannot connect in time", sent=False)
+            error = task.exception()
+            if error is not None:
+                raise error
+
+    def _connected_now(self, task: asyncio.Task[Stream]) -> None:
+        self._connecting = None
+        if not task.cancelled() and task.exception() is None:
+            self._stream = task.result()
+
+    async def _connect(self, until: float) -> Stream:
+        # Sentinels and clusters are asked by blocking code: it is rare, and written once.
+        try:
+            address = await self.loop.run_in_executor(None, self.route.locate, until)
+        except Lost as lost:
+            raise Lost(lost.problem, sent=False) from lost
+        try:
+            return await open_stream(address, self.route.login, self.route.tls, self.loop, until)
+        except Lost:
+            self.route.failed(address)
+            raise
+
+    def close(self) -> None:
+        """Close the connection, in the loop's thread."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        for stream in [*self._former, *([self._stream] if self._stream else [])]:
+            stream.end("the client was closed")
+        self._stream, self._former = None, []

@@ -1,0 +1,168 @@
+"""The Redis wire protocol, as far as both drivers of it need the same: addresses, requests, and what errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any, NamedTuple, cast
+
+from hiredis import ReplyError as ReplyError
+from hiredis import pack_command
+
+from holdfast.errors import EngineUnavailable, InvalidRequest
+
+Part = str | bytes | int
+
+pack = cast(Callable[[tuple[Part, ...]], bytes], pack_command)
+"""A command as bytes."""
+
+NOT_DONE = (
+    "BUSY", "CLUSTERDOWN", "DENIED", "LOADING", "MASTERDOWN", "MISCONF", "NOAUTH", "NOPERM", "NOREPLICAS",
+    "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "UNBLOCKED", "WRONGPASS", "NOPROTO", "ASK", "MOVED",
+)  # fmt: skip
+"""What a server says before it has changed anything: a script fails at its first write, or not at all."""
+
+WRONG_SERVER = ("LOADING", "MASTERDOWN", "READONLY")
+"""What a server says that is not the primary (any more): look for it again."""
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str, default_port: int) -> Address:
+    """Take `host`, `host:port` or `[v6]:port` apart."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(default_port)
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidRequest("url", text, "an address is host:port, with a port from 1 to 65535")
+    return Address(host.strip("[]"), int(port))
+
+
+class Lost(Exception):
+    """The connection is gone or silent: whether the request was carried out is not known."""
+
+    def __init__(self, problem: str, *, sent: bool = True, silent: bool = False) -> None:
+        self.problem, self.sent, self.silent = problem, sent, silent
+        super().__init__(problem)
+
+
+class Script:
+    """A Lua script, put together from its own file and those that it uses."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = compose(name)
+        self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+    @cached_property
+    def start(self) -> tuple[str, str]:
+        """How the short form of its call begins."""
+        return ("EVALSHA", self.sha)
+
+
+def compose(name: str) -> str:
+    """The text of a script: each line `--@use part` is replaced by that part."""
+    lines = (files("holdfast.engines.resp") / "lua" / f"{name}.lua").read_text().splitlines()
+    return "\n".join(compose(line.split()[1]) if line.startswith("--@use ") else line for line in lines)
+
+
+@dataclass(slots=True)
+class Request:
+    """One script call. All keys of a namespace lie in one slot, so its prefix stands for them."""
+
+    script: Script
+    prefix: str
+    args: tuple[Part, ...]
+    repeats: bool = True
+    """Whether it is safe to send it again when nobody knows whether it was carried out."""
+    again: tuple[Part, ...] | None = None
+    """What to send then, if that differs."""
+
+    def packed(self, repeated: bool) -> bytes:
+        """The short form: the server knows the script by its hash."""
+        args = self.again if repeated and self.again is not None else self.args
+        return pack((*self.script.start, 1, self.prefix, *args))
+
+    def packed_in_full(self, repeated: bool) -> bytes:
+        """The long form, for a server that does not know the script (any more)."""
+        args = self.again if repeated and self.again is not None else self.args
+        return pack(("EVAL", self.script.text, 1, self.prefix, *args))
+
+
+@dataclass(slots=True)
+class Plain:
+    """An ordinary command, for looking at a server."""
+
+    parts: tuple[Part, ...]
+    repeats: bool = True
+
+    def packed(self, repeated: bool) -> bytes:
+        return pack(self.parts)
+
+    packed_in_full = packed
+
+
+AnyRequest = Request | Plain
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a new connection says first."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    database: int = 0
+    primary: bool = False
+    """Whether the server has to be a primary."""
+
+    def commands(self) -> list[tuple[Part, ...]]:
+        found: list[tuple[Part, ...]] = []
+        if self.password:
+            found.append(("AUTH", self.user, self.password) if self.user else ("AUTH", self.password))
+        if self.database:
+            found.append(("SELECT", self.database))
+        if self.primary:
+            found.append(("ROLE",))
+        return found
+
+    def packed(self) -> bytes:
+        return b"".join(pack(command) for command in self.commands())
+
+    def check(self, replies: list[Any]) -> None:
+        """Raise Lost if a server refused one of the commands, or is not what it has to be."""
+        for command, reply in zip(self.commands(), replies, strict=True):
+            if isinstance(reply, ReplyError):
+                raise Lost(f"{command[0]!s} was refused: {reply}", sent=False)
+            if command[0] == "ROLE" and reply[0] != b"master":
+                raise Lost("the server is a replica", sent=False)
+
+
+def redirection(error: ReplyError) -> tuple[str, Address] | None:
+    """Where a cluster says that the slot is: ("MOVED" or "ASK", address)."""
+    words = str(error).split()
+    if words and words[0] in ("MOVED", "ASK"):
+        return words[0], parse_address(words[2], 6379)
+    return None
+
+
+def refused(address: str, error: ReplyError, repeated: bool) -> EngineUnavailable:
+    """What an error reply means for the caller."""
+    known = str(error).split(" ", 1)[0] in NOT_DONE
+    return EngineUnavailable(address, str(error), "not done" if known and not repeated else "unknown")
+
+
+def as_mapping(reply: list[bytes]) -> Mapping[str, str]:
+    """A flat list of names and values as a mapping."""
+    texts = [part.decode() for part in reply]
+    return dict(zip(texts[::2], texts[1::2], strict=True))

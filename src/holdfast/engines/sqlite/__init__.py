@@ -1,0 +1,1 @@
+"""`sqlite:///`: the lock table in a file."""

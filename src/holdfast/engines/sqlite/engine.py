@@ -1,0 +1,326 @@
+"""`sqlite:///path`: the lock table in a file, for all processes of one machine. The default engine.
+
+One short transaction a step; processes wake each other through named pipes beside the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from holdfast.core.table import Outcome, apply
+from holdfast.core.table.commands import CellSet, Close, Command, Done, Notice, Open, RaiseTokens
+from holdfast.core.table.machine import READS
+from holdfast.core.urls import Url
+from holdfast.engines.checkup import Finding
+from holdfast.engines.engine import Deliver, nobody
+from holdfast.engines.memory import GUARANTEES as MEMORY
+from holdfast.engines.sqlite.bell import Bell, ring
+from holdfast.engines.sqlite.checkup import check_up
+from holdfast.engines.sqlite.file import SqliteFile, raise_bound, unavailable
+from holdfast.engines.sqlite.rows import BoundReached, SqliteRows
+from holdfast.engines.table_verbs import TableVerbs
+from holdfast.errors import EngineUnavailable, InvalidRequest
+from holdfast.model import Guarantees
+from holdfast.runtime import clock
+from holdfast.runtime.asyncio import AsyncioIo, Turns
+from holdfast.runtime.blocking import BlockingIo
+
+DURABLE = frozenset({CellSet, RaiseTokens})
+"""Commands whose effect has to survive a power cut, not only a crash."""
+
+FORK_WAITS = 5.0
+"""How long a fork waits at most for other threads to finish their steps."""
+
+ON_THE_LOOP = 0.002
+"""How long a step may wait for the file before it leaves the event loop for a thread."""
+
+GUARANTEES = Guarantees(
+    consensus=False,
+    durable=True,
+    leased=True,
+    fair=True,
+    notified=True,
+    deadlock_detection=True,
+    fencing="strict",
+    clock="monotonic",
+    modes=MEMORY.modes,
+    events=MEMORY.events,
+    lost_node="When the machine goes down everything is released; after a reboot tokens go on growing.",
+    summary="Excludes processes of one machine, on its file system's locks; a process stopped inside a "
+    "transaction stops the others until it goes on or is killed.",
+)
+
+
+class Busy(Exception):
+    """The file was not to be had within the time given."""
+
+
+class SqlitePort:
+    """Runs commands, each in a transaction of its own, on one connection that threads take turns on."""
+
+    def __init__(self, engine: SqliteEngine) -> None:
+        self.engine = engine
+        # Reentrant, because then a thread can tell whether it has its turn: see `call_within`.
+        self.turn = threading.RLock()
+        self.connection: sqlite3.Connection | None = None
+        self.rows: SqliteRows
+
+    def call(self, request: Command, until: float) -> Any:
+        """Run a command; EngineUnavailable if the file is not to be had in time."""
+        try:
+            return self.call_within(request, until, max(0.0, until - clock.now()))
+        except Busy:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorname = "SQLITE_BUSY"
+            raise unavailable(self.engine.address, error) from None
+
+    def call_within(self, request: Command, until: float, patience: float) -> Any:
+        """Run a command; Busy if this connection or the file is not to be had in time. Nothing was done then."""
+        try:
+            if not self.turn.acquire(timeout=patience):
+                raise Busy
+            if self.connection is not None and self.connection.in_transaction:
+                # Only a signal handler gets here, in the middle of a step of the same thread.
+                raise EngineUnavailable(self.engine.address, "a step of this thread is under way", "not done")
+            if self.connection is None:
+                self.connection = self.engine.file.connect()
+                self.rows = SqliteRows(self.connection)
+            if isinstance(request, Open):
+                self.engine.begin_listening(request.session.id)
+            outcome = self._transact(self.connection, request, until)
+            dropped, self.rows.dropped_sessions = self.rows.dropped_sessions, []
+        finally:
+            self.end_turn()
+        self.engine.spread(outcome.notices, dropped)
+        if isinstance(request, Close) and isinstance(outcome.reply, Done) and not outcome.reply.more:
+            self.engine.end_listening(request.session)
+        return outcome.reply
+
+    def _transact(self, connection: sqlite3.Connection, command: Command, until: float) -> Outcome:
+        durable = type(command) in DURABLE
+        committing = False
+        try:
+            if durable:
+                connection.execute("PRAGMA synchronous = FULL")
+            while True:
+                self._begin(connection, command, until)
+                try:
+                    outcome = apply(command, clock.now(), self.rows.answer, self.rows.put, wall=time.time())
+                except BoundReached as reached:
+                    connection.execute("ROLLBACK")
+                    raise_bound(connection, reached.needed, max(0.05, until - clock.now()))
+                    continue
+                committing = True
+                connection.execute("COMMIT")
+                return outcome
+        except sqlite3.Error as error:
+            self._give_up(connection)
+            raise unavailable(self.engine.address, error, committing) from error
+        except BaseException:
+            self._give_up(connection)
+            raise
+        finally:
+            if durable and self.connection is not None:
+                connection.execute("PRAGMA synchronous = NORMAL")
+
+    def _begin(self, connection: sqlite3.Connection, command: Command, until: float) -> None:
+        """Take the file's write lock. SQLite's own waiting sleeps for milliseconds; a step takes a tenth of one."""
+        if type(command) in READS:
+            connection.execute("BEGIN")
+            return
+        pause = 0.00005
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if clock.now() >= until:
+                    raise Busy from error
+            time.sleep(random.uniform(0, pause))
+            pause = min(pause * 2, 0.005)
+
+    def _give_up(self, connection: sqlite3.Connection) -> None:
+        """Undo what was begun. A connection that cannot even do that is not used again."""
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self.connection = None
+            connection.close()
+
+    def end_turn(self) -> None:
+        """Let others have their turn. An interrupt can come before its thread knows whether it has got one."""
+        try:
+            self.turn.release()
+        except RuntimeError:
+            return
+
+    def close(self) -> None:
+        with self.turn:
+            self.disconnect()
+
+    def disconnect(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def before_fork(self) -> None:
+        """Leave nothing of SQLite's for the child: it would take its parent's file locks for its own."""
+        if self.turn.acquire(timeout=FORK_WAITS):
+            self.disconnect()
+
+    def in_child(self) -> None:
+        """Begin anew. A connection that was in use at the fork is kept, so that nothing closes it here."""
+        _abandoned.append(self.connection)
+        self.turn, self.connection = threading.RLock(), None
+
+
+class SqliteAsyncioPort:
+    """The same for tasks: short steps run on the loop, one that has to wait for the file moves to a thread."""
+
+    def __init__(self, port: SqlitePort, loop: asyncio.AbstractEventLoop) -> None:
+        self.port, self.loop, self.turns = port, loop, Turns()
+
+    async def call(self, request: Command, until: float) -> Any:
+        await self.turns.give()
+        try:
+            return self.port.call_within(request, clock.now() + ON_THE_LOOP, 0.0)
+        except Busy:
+            return await self.loop.run_in_executor(self.port.engine.threads(), self.port.call, request, until)
+
+
+class SqliteEngine:
+    """The lock table in a file."""
+
+    schemes = ("sqlite",)
+    options = frozenset({"adopt"})
+    guarantees = GUARANTEES
+    shortest_ttl = 0.1
+
+    def __init__(self, url: Url, namespace: str) -> None:
+        if url.hosts or url.user:
+            raise InvalidRequest("url", str(url), "SQLite has no host: sqlite:///relative.db or sqlite:////absolute.db")
+        if not url.path:
+            raise InvalidRequest(
+                "url", str(url), "SQLite needs a file: sqlite:///relative.db or sqlite:////absolute.db"
+            )
+        self.address = str(url)
+        self.deliver: Deliver = nobody
+        self.file = SqliteFile(Path(url.path).absolute(), self.address, url.flag("adopt"))
+        # A file that cannot be used is reported when the client connects, not at its first lock.
+        self.file.connect().close()
+        self._start()
+
+        self.ports: list[SqlitePort] = []
+        _engines.add(self)
+
+    def _start(self) -> None:
+        self.bell: Bell | None = None
+        self.sessions: set[str] = set()
+        self._threads: ThreadPoolExecutor | None = None
+
+    def port(self) -> SqlitePort:
+        port = SqlitePort(self)
+        self.ports.append(port)
+        return port
+
+    def blocking(self) -> TableVerbs:
+        if self.bell is None:
+            self.bell = Bell(self.file.wake_folder, lambda notice: self.deliver(notice))
+        return TableVerbs(BlockingIo(self.port()), self.bell)
+
+    def asyncio(self, loop: asyncio.AbstractEventLoop) -> TableVerbs:
+        io = AsyncioIo(SqliteAsyncioPort(self.port(), loop), loop)
+        return TableVerbs(io, io.signal())
+
+    def threads(self) -> ThreadPoolExecutor:
+        """Where steps go that would hold up the event loop: one thread, because the connection is one."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(1, thread_name_prefix="holdfast-sqlite")
+        return self._threads
+
+    def begin_listening(self, session: str) -> None:
+        if session not in self.sessions and self.bell is not None:
+            # A client has one session at a time: earlier ones are over, or were never opened.
+            for earlier in list(self.sessions):
+                self.end_listening(earlier)
+            try:
+                self.bell.listen(session)
+            except OSError as error:
+                raise EngineUnavailable(
+                    self.address,
+                    f"a pipe for wake-ups cannot be made in {self.file.wake_folder.name}: {error}",
+                    "not done",
+                ) from error
+            self.sessions.add(session)
+
+    def end_listening(self, session: str) -> None:
+        if session in self.sessions and self.bell is not None:
+            self.sessions.discard(session)
+            self.bell.forget(session)
+
+    def spread(self, notices: Iterable[Notice], dropped: Iterable[str]) -> None:
+        """After a commit: tell those whose claims it touched, in this process and in others."""
+        for notice in notices:
+            if notice.session in self.sessions:
+                self.deliver(notice)
+            else:
+                ring(self.file.wake_folder, notice)
+        for session in dropped:
+            if session not in self.sessions:
+                try:
+                    os.unlink(self.file.wake_folder / session)
+                except OSError:
+                    continue  # gone already, or not ours to remove; an empty pipe harms nobody
+
+    def check_up(self) -> list[Finding]:
+        """What `doctor` finds here."""
+        return check_up(self.file)
+
+    def abandon(self) -> None:
+        """SQLite connections never cross a fork; neither does the bell, which is kept, unused."""
+        _abandoned.append(self.bell)
+        for port in self.ports:
+            port.in_child()
+        self._start()
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
+        for port in self.ports:
+            port.close()
+        if self.bell is not None:
+            self.bell.close()
+        self.ports = []
+        self._start()
+
+
+_abandoned: list[object] = []
+_engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for engine in _engines:
+        for port in engine.ports:
+            port.before_fork()
+
+
+def _after_fork() -> None:
+    for engine in _engines:
+        for port in engine.ports:
+            port.end_turn()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)

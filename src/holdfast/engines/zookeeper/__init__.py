@@ -1,0 +1,1 @@
+"""`zookeeper://`: ephemeral sequential nodes."""

@@ -1,0 +1,135 @@
+"""Asking ZooKeeper: several requests in one round trip, by threads and tasks alike."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionLoss,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+    UnimplementedError,
+    UnknownSessionError,
+)
+
+from holdfast.engines.zookeeper.link import Batch, Link
+from holdfast.errors import EngineUnavailable, Outcome
+from holdfast.runtime import clock
+from holdfast.runtime.asyncio import AsyncioSignal
+from holdfast.runtime.io import Io
+
+ANSWERS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, UnimplementedError)
+"""Refusals that tell something about the nodes."""
+_OVER = (SessionExpiredError, AuthFailedError, UnknownSessionError)
+_DROPPED = (ConnectionLoss, OperationTimeoutError, SessionMovedError)
+_FOLLOWS = (RolledBackError, RuntimeInconsistency)
+"""What the other operations of a transaction are said to have failed with."""
+
+
+class LinkOver(Exception):
+    """The session that a request belongs to has ended."""
+
+
+class Dropped(EngineUnavailable):
+    """The connection broke before the answer came: what was sent may have been done."""
+
+
+class Late(EngineUnavailable):
+    """No answer came in time: what was sent may still be done."""
+
+
+class ZooKeeperPort:
+    """Waits, in a thread, until requests that were sent together are answered; whether they were in time."""
+
+    def call(self, request: Sequence[Any], until: float) -> bool:
+        answered = threading.Event()
+        Batch(request, answered.set)
+        return answered.wait(max(0.0, until - clock.now()))
+
+
+class ZooKeeperAsyncioPort:
+    """The same for tasks."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+
+    async def call(self, request: Sequence[Any], until: float) -> bool:
+        answered = AsyncioSignal(self.loop)
+        Batch(request, answered.set)
+        return await answered.wait(max(0.0, until - clock.now()))
+
+
+class Asker:
+    """Sends requests over a link through one Io."""
+
+    def __init__(self, io: Io, address: str) -> None:
+        self.io, self.address = io, address
+
+    async def ready(self, link: Link, until: float, outcome: Outcome = "not done") -> None:
+        """Wait until the link is connected; EngineUnavailable if that takes longer than `until`."""
+        while not link.connected:
+            if link.over is not None:
+                raise LinkOver(link.over)
+            signal = self.io.signal()
+            link.when_changed(signal.set)
+            if not await self.io.wait(signal, until):
+                raise EngineUnavailable(self.address, f"no server can be reached{link.problem}", outcome)
+
+    async def answers(self, link: Link, until: float, *results: Any) -> list[Any]:
+        """What came of requests that were sent together: values, or refusals that tell something.
+
+        Dropped if one of them was lost with its connection, LinkOver if the session is over.
+        """
+        if not await self.io.call(results, until):
+            raise Late(self.address, "no answer came in time", "unknown")
+        return [self._outcome(result) for result in results]
+
+    async def answer(self, link: Link, until: float, result: Any) -> Any:
+        """What came of one request."""
+        (found,) = await self.answers(link, until, result)
+        return found
+
+    async def together(self, link: Link, until: float, transaction: Any) -> Any:
+        """The results of a transaction's steps, or the one refusal that undid all of it."""
+        results = await self.answer(link, until, transaction.commit_async())
+        if isinstance(results, Exception):
+            return results
+        refusals = [result for result in results if isinstance(result, Exception)]
+        if not refusals:
+            return results
+        first = next((refusal for refusal in refusals if not isinstance(refusal, _FOLLOWS)), refusals[0])
+        return self._judged(first)
+
+    def _outcome(self, result: Any) -> Any:
+        if result.exception is None:
+            return result.value
+        return self._judged(result.exception)
+
+    def _judged(self, error: Any) -> Any:
+        if isinstance(error, ANSWERS):
+            return error
+        if isinstance(error, _OVER):
+            raise LinkOver(type(error).__name__) from error
+        if isinstance(error, _DROPPED):
+            raise Dropped(self.address, "the connection was lost before the answer came", "unknown") from error
+        raise EngineUnavailable(self.address, f"ZooKeeper refused: {type(error).__name__}", "not done") from error
+
+    async def read(self, link: Link, until: float, *sends: Any) -> list[Any]:
+        """The answers to what only reads, each a function of the kazoo client: asked again if the connection breaks."""
+        while True:
+            await self.ready(link, until)
+            try:
+                return await self.answers(link, until, *(send(link.kazoo) for send in sends))
+            except Dropped:
+                continue

@@ -1,0 +1,133 @@
+"""What one client has in ZooKeeper: its links, its claims, and what it has to clear away."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.core.table.rows import Session
+from holdfast.engines.zookeeper.link import Link
+from holdfast.model import Claim, Granted
+from holdfast.runtime import clock
+
+
+@dataclass(eq=False)
+class Entry:
+    """A claim whose node is there, as far as anybody here knows."""
+
+    claim: Claim
+    link: Link
+    parent: str
+    node: str
+    """The name of its node."""
+    data: dict[str, Any]
+    token: int | None = None
+    slot: int | None = None
+    granted_at: float = 0.0
+    watching: str | None = None
+    """The node that it has a watch on."""
+    next: bool = False
+    """Whether it was the next in line when it was last looked at."""
+    asked: list[Any] | None = None
+    """What was asked in the moment that the one before it went: the line, and the write that confirms the grant."""
+
+    @property
+    def path(self) -> str:
+        return f"{self.parent}/{self.node}"
+
+    def grant(self, token: int, slot: int | None = None) -> Granted:
+        """It is granted from now on."""
+        self.token, self.slot, self.granted_at = token, slot, clock.now()
+        return self.granted()
+
+    def granted(self) -> Granted:
+        assert self.token is not None
+        left = self.claim.max_hold
+        if left is not None:
+            left = max(0.0, left - (clock.now() - self.granted_at))
+        return Granted(self.token, self.slot, left)
+
+
+@dataclass(eq=False)
+class Condemned:
+    """A claim that was told to go, and is removed if it is still there when its time is over."""
+
+    kind: str
+    name: str
+    node: str
+    due: float
+
+
+@dataclass(eq=False)
+class Member:
+    """A session of ours: its link, and who we are under it."""
+
+    link: Link
+    session: Session
+    claims: dict[str, Entry] = field(default_factory=dict)
+    good_until: float = 0.0
+    """When this client stops to believe in it, unless a heartbeat is confirmed."""
+    sent: set[str] = field(default_factory=set)
+    """Claims on their way in whose creation was sent."""
+
+    def describe(self, claim: Claim) -> dict[str, Any]:
+        """What people see of a claim."""
+        return {
+            "owner": claim.owner, "app": self.session.app, "host": self.session.host, "pid": self.session.pid,
+            "thread": claim.thread, "note": claim.note,
+        }  # fmt: skip
+
+
+def packed(data: dict[str, Any]) -> bytes:
+    """A node's data."""
+    return json.dumps(data, ensure_ascii=False).encode()
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    """The same as it was; nothing if it is not ours."""
+    try:
+        found = json.loads(data or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Ledger:
+    """Everything by session and claim. Safe to use from several threads: each step is one change of a dictionary."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.members: dict[str, Member] = {}
+        self.reader: Link | None = None
+        """For those who only look, while there is no session."""
+        self.condemned: dict[str, Condemned] = {}
+        self.used: dict[str, float] = {}
+        """By path: when a line was last used here."""
+
+    def member(self, session: str) -> Member | None:
+        """A session that is not over. One that we gave up ourselves is ended: every request would keep it alive."""
+        member = self.members.get(session)
+        if member is None or member.link.over is not None:
+            return None
+        if clock.now() < member.good_until:
+            return member
+        self.members.pop(session, None)
+        member.link.say_farewell()
+        return None
+
+    def entry(self, claim: Claim) -> Entry | None:
+        member = self.members.get(claim.session)
+        return None if member is None else member.claims.get(claim.id)
+
+    def forget(self, entry: Entry) -> None:
+        """Its node is gone."""
+        member = self.members.get(entry.claim.session)
+        if member is not None:
+            member.claims.pop(entry.claim.id, None)
+            member.link.gone.pop(entry.claim.id, None)
+
+    def links(self) -> list[Link]:
+        found = [member.link for member in self.members.values()]
+        return found if self.reader is None else [*found, self.reader]

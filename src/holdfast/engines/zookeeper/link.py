@@ -1,0 +1,176 @@
+"""One ZooKeeper session by kazoo: its connection, its states, and nothing that outlives it.
+
+kazoo goes on by itself under a new session when one has expired, and keeps a session alive
+by pings of its own. Neither is wanted here: a link ends with its session, and only
+Holdfast's heartbeat keeps it alive, so that a client whose keeper has stopped is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kazoo.protocol.serialization import CloseInstance
+from kazoo.protocol.states import KazooState, KeeperState
+
+from holdfast.engines.zookeeper.address import ZooKeeperAddress
+from holdfast.engines.zookeeper.connection import AddWatch, Connection, DirectHandler, Kazoo
+
+# What kazoo has to say about a lost connection, the keeper says too.
+_log = logging.getLogger("holdfast.kazoo")
+_log.setLevel(logging.ERROR)
+
+RETRY = {"max_tries": -1, "delay": 0.03, "backoff": 1.4, "max_delay": 0.4, "max_jitter": 0.2}
+LONGEST_DIAL, SHORTEST_DIAL = 2.0, 0.5
+"""How long one server may take to accept a connection, and to greet, in seconds."""
+
+Told = Callable[[int, str], None]
+"""Takes the type and the path of what happened under a watched path, in the connection's thread."""
+
+
+class Link:
+    """One session with the ensemble. Once it is over it stays over."""
+
+    def __init__(self, address: ZooKeeperAddress, ttl: float, *, beats: bool) -> None:
+        self.beats = beats
+        self.over: str | None = None
+        """Why it has ended, once it has."""
+        self.problem = ""
+        """What went wrong when it last tried to connect, for messages."""
+        self.negotiated = ttl
+        self.counted: Callable[[], None] = lambda: None
+        """Called for every request."""
+        self.unanswered = 0
+        """How many heartbeats in a row had no answer in time."""
+        self.streams: dict[str, Told] = {}
+        """By path: who is told of everything under it."""
+        self.base = 0
+        self.gone: dict[str, str] = {}
+        """Claims that others have ended, and why."""
+        self.noted = False
+        """Whether somebody has left word since the last look."""
+        self.notes_version = 0
+        self.clock_offset = 0.0
+        """How far the server's clock is ahead of ours, in seconds."""
+        self.changed: Callable[[Link], None] = lambda link: None
+        self._waiters: list[Callable[[], None]] = []
+        self._mourners: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+        handler = DirectHandler(address, max(SHORTEST_DIAL, min(LONGEST_DIAL, ttl / 6)))
+        self.kazoo: Any = Kazoo(
+            ",".join(address.hosts), timeout=ttl, handler=handler, connection_retry=RETRY, logger=_log,
+            **address.settings,
+        )  # fmt: skip
+        sasl = self.kazoo._connection.sasl_options
+        retry = self.kazoo._conn_retry.copy()
+        self.kazoo._connection = Connection(self, self.kazoo, retry, logger=_log, sasl_options=sasl)
+        self.kazoo.add_listener(self._hear)
+        handler.ended = self._ended
+
+    def start(self) -> None:
+        """Begin to connect; does not wait."""
+        self.kazoo.start_async()
+
+    @property
+    def connected(self) -> bool:
+        return self.over is None and bool(self.kazoo.connected)
+
+    @property
+    def session_id(self) -> int:
+        """What the ensemble calls this session: the owner of its ephemeral nodes."""
+        return int(self.kazoo._session_id or 0)
+
+    def when_changed(self, callback: Callable[[], None]) -> None:
+        """Call this once, when the link is connected or over; at once if it is."""
+        with self._lock:
+            if not self.connected and self.over is None:
+                self._waiters.append(callback)
+                return
+        callback()
+
+    def when_over(self, callback: Callable[[], None]) -> None:
+        """Call this once, when the link is over; at once if it is."""
+        with self._lock:
+            if self.over is None:
+                self._mourners.append(callback)
+                return
+        callback()
+
+    def _hear(self, state: str) -> None:
+        """kazoo's word on the connection, in the connection's thread."""
+        if state == KazooState.LOST:
+            # Before kazoo goes on under another session: nothing of ours may ever be sent there.
+            self.kazoo._stopped.set()
+            refused = self.kazoo.client_state == KeeperState.AUTH_FAILED
+            self._end("the login was refused" if refused else "its session has expired")
+        if state != KazooState.SUSPENDED:
+            self._tell_waiters()
+        self.changed(self)
+
+    def _end(self, reason: str) -> None:
+        with self._lock:
+            self.over = self.over or reason
+            mourners, self._mourners = self._mourners, []
+        for mourner in mourners:
+            mourner()
+
+    def _ended(self) -> None:
+        """The connection's thread is about to end."""
+        self._end("its connection was closed")
+        self._tell_waiters()
+        self.kazoo.close()
+
+    def _tell_waiters(self) -> None:
+        with self._lock:
+            waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter()
+
+    def hang_up(self) -> None:
+        """Drop the connection, from any thread: kazoo tries the next server."""
+        broken = self.kazoo._connection._socket
+        if broken is not None:
+            with suppress(OSError):
+                broken.shutdown(socket.SHUT_RDWR)
+
+    def say_farewell(self) -> None:
+        """End the session at the ensemble; the link is over when that is answered."""
+        self.changed = lambda link: None
+        self.kazoo._stopped.set()
+        self.kazoo._queue.append((CloseInstance, None))
+        self.kazoo._connection.wake()
+
+    def close(self) -> None:
+        """End the connection without a farewell, and do not wait for that."""
+        self._end("it was closed")
+        self.changed = lambda link: None
+        self.kazoo._stopped.set()
+        self.hang_up()
+
+    def add_watch(self, path: str, tell: Told) -> Any:
+        """Be told of everything under a path from now on; the answer's AsyncResult."""
+        self.streams[path] = tell
+        result = self.kazoo.handler.async_result()
+        self.kazoo._call(AddWatch(path, 1), result)
+        return result
+
+
+class Batch:
+    """Calls `done` when each of several requests has its answer."""
+
+    def __init__(self, results: Sequence[Any], done: Callable[[], None]) -> None:
+        self._left, self._done = len(results), done
+        self._lock = threading.Lock()
+        for result in results:
+            result.rawlink(self._one)
+
+    def _one(self, _: Any) -> None:
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            self._done()

@@ -1,0 +1,134 @@
+"""What the verbs of ZooKeeper share: the engine's state, and the steps that several of them take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from holdfast.engines.zookeeper.asking import Asker, Dropped, LinkOver
+from holdfast.engines.zookeeper.ledger import packed, unpacked
+from holdfast.engines.zookeeper.line import LAYOUT
+from holdfast.engines.zookeeper.link import Link
+from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.model import MAX_TOKEN
+from holdfast.runtime.io import Io, Signal
+
+if TYPE_CHECKING:
+    from holdfast.engines.zookeeper.engine import ZooKeeperEngine
+
+READER_TTL = 10.0
+
+
+class Part(Asker):
+    """Some of the verbs."""
+
+    def __init__(self, engine: ZooKeeperEngine, io: Io, bell: Signal) -> None:
+        super().__init__(io, engine.address)
+        self.engine, self.bell = engine, bell
+        self.ledger, self.layout = engine.ledger, engine.layout
+
+    async def looking(self, until: float) -> Link:
+        """A link for what needs no session of ours."""
+        for session in list(self.ledger.members):
+            member = self.ledger.member(session)
+            if member is not None and member.link.connected:
+                return member.link
+        with self.ledger.lock:
+            link = self.ledger.reader
+            if link is None or link.over is not None:
+                link = self.ledger.reader = Link(self.engine.place, READER_TTL, beats=False)
+                link.counted = self.engine.counted
+                link.start()
+        try:
+            await self.ready(link, until)
+            if not link.base:
+                await self.read_base(link, until)
+        except LinkOver as over:
+            raise EngineUnavailable(self.address, str(over), "not done") from over
+        return link
+
+    async def read_base(self, link: Link, until: float) -> None:
+        """What is added to every number that ZooKeeper gives; none while the namespace is not there."""
+        (found,) = await self.read(link, until, lambda kazoo: kazoo.get_async(self.layout.base))
+        if not isinstance(found, NoNodeError):
+            self.take_base(link, found[0])
+
+    def take_base(self, link: Link, data: bytes) -> None:
+        """Keep the base, if we can read what this namespace has become."""
+        kept = unpacked(data)
+        if kept.get("layout", 0) > LAYOUT:
+            raise HoldfastError(
+                f"{self.address}: namespace {self.layout.namespace!r} has layout {kept['layout']}, this Holdfast reads "
+                f"up to {LAYOUT}: use a newer one"
+            )
+        link.base = kept.get("base", 0)
+
+    def token(self, link: Link, zxid: int) -> int:
+        """The token of what was written at this zxid."""
+        token: int = link.base + zxid
+        if token > MAX_TOKEN:
+            raise EngineUnavailable(self.address, f"token {token} is over 2^53: use a new namespace", "not done")
+        return token
+
+    async def make_paths(self, link: Link, paths: Sequence[str], until: float) -> None:
+        """Make nodes and those above them, where they are missing: all of them in two round trips."""
+        wanted = list(dict.fromkeys(above for path in paths for above in _upwards(path)))
+        found = await self.read(link, until, *(_exists(path) for path in wanted))
+        missing = [path for path, stat in zip(wanted, found, strict=True) if stat is None]
+        while missing:
+            await self.ready(link, until)
+            try:
+                made = await self.answers(link, until, *(link.kazoo.create_async(path) for path in missing))
+            except Dropped:
+                continue
+            # One that somebody has just tidied away is missing again.
+            if not any(isinstance(one, NoNodeError) for one in made):
+                return
+
+    async def make_namespace(self, link: Link, until: float) -> None:
+        """Make what every session needs. The base is the time of the namespace's creation, by the server's clock."""
+        layout = self.layout
+        folders = (layout.sessions, layout.notes, layout.claims, layout.permits, layout.cells)
+        await self.make_paths(link, folders, until)
+        (stat,) = await self.read(link, until, lambda kazoo: kazoo.exists_async(layout.root))
+        data = packed({"layout": LAYOUT, "base": stat.ctime * 1000})
+        while True:
+            await self.ready(link, until)
+            try:
+                made = await self.answer(link, until, link.kazoo.create_async(layout.base, data))
+            except Dropped:
+                continue
+            assert isinstance(made, str | NodeExistsError)
+            return
+
+    async def children(self, link: Link, path: str, until: float, synced: bool = False) -> list[str]:
+        """The names of the nodes under a path; none if it is not there. `synced`: by a server that does not lag."""
+        sent = [lambda kazoo: kazoo.get_children_async(path)]
+        if synced:
+            sent.insert(0, lambda kazoo: kazoo.sync_async(path))
+        *_, found = await self.read(link, until, *sent)
+        return [] if isinstance(found, NoNodeError) else found
+
+    async def contents(self, link: Link, paths: list[str], until: float) -> list[Any]:
+        """Data and stat of each node, None for one that is gone."""
+        found: list[Any] = []
+        for first in range(0, len(paths), 200):
+            part = paths[first : first + 200]
+            found += await self.read(link, until, *(_getter(path) for path in part))
+        return [None if isinstance(one, NoNodeError) else one for one in found]
+
+
+def _getter(path: str) -> Any:
+    return lambda kazoo: kazoo.get_async(path)
+
+
+def _exists(path: str) -> Any:
+    return lambda kazoo: kazoo.exists_async(path)
+
+
+def _upwards(path: str) -> list[str]:
+    """A path and those above it, the highest first."""
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(2, len(parts) + 1)]

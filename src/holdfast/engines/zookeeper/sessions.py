@@ -1,0 +1,186 @@
+"""Sessions in ZooKeeper: opened, proven alive by a write, ended.
+
+A session of Holdfast is a session of ZooKeeper, with two ephemeral nodes: one that its heartbeat
+writes, and one where others leave notes. The heartbeat is a transaction that writes the first only
+if the second has not changed. A read would be answered by a server that has lost its leader, which
+meanwhile lets the session expire; a write that is confirmed was seen by a majority.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.protocol.states import EventType
+
+from holdfast.core import deadline
+from holdfast.core.table.commands import GONE, Done, Notice, Opened, Renewed, SessionOver
+from holdfast.core.table.rows import Session
+from holdfast.engines.zookeeper.asking import Dropped, Late, LinkOver
+from holdfast.engines.zookeeper.ledger import Member, packed, unpacked
+from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.part import Part
+from holdfast.engines.zookeeper.tidying import Tidier
+from holdfast.errors import EngineUnavailable
+
+SHARE = 2 / 3
+"""How much of the negotiated time a confirmed write is good for. A follower tells its leader of a session only with
+every second half tick, and the shortest session is two ticks."""
+MOST_NOTES = 200
+
+
+def proven(negotiated: float) -> float:
+    """The ttl whose deadline, with the usual margin off, is two thirds of what was negotiated."""
+    return (negotiated * SHARE + deadline.MARGIN_FIXED) / (1 - deadline.MARGIN_SHARE)
+
+
+class SessionVerbs(Part):
+    """Open, renew, close."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.tidier = Tidier(self)
+
+    async def open_session(self, session: Session, until: float) -> Opened:
+        sent = self.io.now()
+        link = Link(self.engine.place, session.ttl, beats=True)
+        link.counted = self.engine.counted
+        link.start()
+        try:
+            await self._register(link, session, until)
+        except LinkOver as over:
+            link.close()
+            raise EngineUnavailable(self.address, f"the session ended at once: {over}", "not done") from over
+        except BaseException:
+            link.say_farewell()
+            link.close()
+            raise
+        with self.ledger.lock:
+            older = [member.link for member in self.ledger.members.values()]
+            member = Member(link, session, good_until=sent + link.negotiated * SHARE)
+            self.ledger.members = {session.id: member}
+            self.engine.streams.clear()
+        for other in older:
+            # It was said to be lost. So it must not go on keeping others out.
+            other.say_farewell()
+        link.changed = partial(self.engine.link_changed, session.id)
+        return Opened(proven(link.negotiated))
+
+    async def _register(self, link: Link, session: Session, until: float) -> None:
+        """Make the session's nodes, then read the base: it cannot be raised while there is a session."""
+        layout, kazoo = self.layout, link.kazoo
+        while True:
+            await self.ready(link, until)
+            note, beat = layout.note(session.id), layout.session(session.id)
+            about = packed({"ttl": link.negotiated, "ended": {}})
+            try:
+                *made, base, found = await self.answers(
+                    link, until,
+                    kazoo.create_async(note, about, ephemeral=True),
+                    kazoo.create_async(beat, b"", ephemeral=True),
+                    kazoo.get_async(layout.base),
+                    kazoo.get_async(note, watch=partial(self._noted, link, session.id)),
+                )  # fmt: skip
+            except Dropped:
+                continue
+            if any(isinstance(one, NoNodeError) for one in (*made, base)):
+                await self.make_namespace(link, until)
+                continue
+            assert all(isinstance(one, str | NodeExistsError) for one in made)
+            self.take_base(link, base[0])
+            link.notes_version = found[1].version
+            return
+
+    def _noted(self, link: Link, session: str, event: Any) -> None:
+        """Somebody has left word, or the connection broke and we do not know; in the connection's thread."""
+        if event.type != EventType.DELETED:
+            link.noted = True
+            self.engine.deliver(Notice(session, session, GONE))
+
+    async def renew(self, session: str, until: float) -> Renewed | SessionOver:
+        member = self.ledger.member(session)
+        if member is None:
+            return SessionOver()
+        link = member.link
+        if not link.connected:
+            raise EngineUnavailable(self.address, "the connection is lost", "not done")
+        sent = self.io.now()
+        try:
+            if not await self._beat(link, session, until):
+                link.say_farewell()
+                return SessionOver()
+            link.unanswered = 0
+            member.good_until = sent + link.negotiated * SHARE
+        except LinkOver:
+            return SessionOver()
+        except Late:
+            # Nothing else notices a server that stands still: kazoo's own pings are off. Where there is no other
+            # server, it may be on the point of answering.
+            link.unanswered += 1
+            if len(self.engine.place.hosts) > 1 or link.unanswered > 1:
+                link.hang_up()
+            raise
+        with suppress(EngineUnavailable, LinkOver):  # another day: the heartbeat itself was answered
+            await self.tidier.step(link, until)
+        gone = tuple((id_, reason) for id_, reason in list(link.gone.items()) if id_ in member.claims)
+        return Renewed(proven(link.negotiated), gone)
+
+    async def _beat(self, link: Link, session: str, until: float) -> bool:
+        """Prove that we live and have read what was left for us; False if the session's nodes are not there."""
+        note, beat = self.layout.note(session), self.layout.session(session)
+        while True:
+            if link.noted and not await self._read_notes(link, session, until):
+                return False
+            transaction = link.kazoo.transaction()
+            transaction.check(note, link.notes_version)
+            transaction.set_data(beat, b"")
+            done = await self.together(link, until, transaction)
+            if isinstance(done, BadVersionError):
+                link.noted = True
+                continue
+            if isinstance(done, Exception):
+                return False
+            link.clock_offset = done[1].mtime / 1000 - time.time()
+            return True
+
+    async def _read_notes(self, link: Link, session: str, until: float) -> bool:
+        link.noted = False
+        path = self.layout.note(session)
+        watch = partial(self._noted, link, session)
+        (found,) = await self.answers(link, until, link.kazoo.get_async(path, watch=watch))
+        if isinstance(found, NoNodeError):
+            return False
+        data, stat = found
+        link.notes_version = stat.version
+        about = unpacked(data)
+        ended: dict[str, str] = about.get("ended", {})
+        member = self.ledger.members.get(session)
+        claims = {} if member is None else member.claims
+        link.gone.update((id_, reason) for id_, reason in ended.items() if id_ in claims)
+        if len(ended) > MOST_NOTES:
+            # What has left already is of no use to anybody. If somebody writes at the same time, another day.
+            about["ended"] = {id_: reason for id_, reason in ended.items() if id_ in claims}
+            await self.answer(link, until, link.kazoo.set_async(path, packed(about), stat.version))
+        return True
+
+    async def close_session(self, session: str, until: float) -> Done:
+        member = self.ledger.members.pop(session, None)
+        if member is None or member.link.over is not None:
+            return Done()
+        link = member.link
+        try:
+            await self.ready(link, until)
+            await self.tidier.leave_all(member, until)
+            link.say_farewell()
+            signal = self.io.signal()
+            link.when_over(signal.set)
+            if not await self.io.wait(signal, until):
+                raise Late(self.address, "no answer came in time", "unknown")
+        except LinkOver:
+            return Done()
+        finally:
+            link.close()
+        return Done()
