@@ -95,6 +95,7 @@ class Inside:
         self.service = Service(
             store or MemoryStore(), self.loop, limits or Limits(), users or Users(), about, self.broken.append
         )
+        self.service.begin()
         self.commands = Commands(Logins("test"))
 
     async def turn(self, count: int = 3) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.table.changes import Change
 from holdfast.server import resp
-from holdfast.server.store import Store, StoreFull
+from holdfast.server.store import Deposed, Store, StoreFull
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
@@ -74,6 +74,7 @@ class Batches:
             self.let_out(*self.take())
 
     async def _commit(self) -> None:
+        observers: list[asyncio.Future[bool]] = []
         try:
             while self.urgent:
                 changes, self.changes, self.urgent = self.changes, [], False
@@ -93,6 +94,7 @@ class Batches:
                 self.tally.commit(time.perf_counter() - began, len(changes))
                 self.let_out(parcels, observers)
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
+            disappoint(observers)
             self._broken(error)
             return
         finally:
@@ -107,6 +109,10 @@ class Batches:
         return [(speaker, *speaker.take()) for speaker in speakers], observers
 
     def let_out(self, parcels: list[Parcel], observers: list[asyncio.Future[bool]]) -> None:
+        if not self.store.may_answer():
+            disappoint(observers)
+            self._broken(Deposed(self.store.address, "its lease has run out"))
+            return
         for connection, output, replies in parcels:
             connection.write(output, replies)
         for observer in observers:
@@ -118,10 +124,14 @@ class Batches:
         since, also = self.take()
         for connection, _, replies in [*parcels, *since]:
             connection.write_refusals(FULL, replies)
-        for observer in [*observers, *also]:
-            if not observer.done():
-                observer.set_result(False)
+        disappoint([*observers, *also])
         self.changes, self.urgent = [], False
+
+    def abandon(self) -> None:
+        """Nothing of what was gathered is kept or let out: its connections are gone."""
+        _, observers = self.take()
+        disappoint(observers)
+        self.changes, self.undo, self.urgent = [], [], False
 
     def kept(self) -> asyncio.Future[bool]:
         """Done when all that the table shows now is kept; False if it turned out that it is not."""
@@ -139,3 +149,10 @@ class Batches:
             await self.idle.wait()
             if not self.changes and not self.speakers and self._task is None:
                 break
+
+
+def disappoint(observers: list[asyncio.Future[bool]]) -> None:
+    """What they waited for was not kept."""
+    for observer in observers:
+        if not observer.done():
+            observer.set_result(False)

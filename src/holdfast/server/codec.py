@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -112,13 +112,31 @@ def put_change(record: Record) -> ch.Change:
     return _CHANGES[record[0]](record[1:])
 
 
-def whole(table: Dictionary) -> Iterable[ch.Change]:
-    """The changes that make an equal table out of an empty one; rows come in their order."""
+_DROPS: dict[str, Callable[[Any], ch.Change]] = {
+    "s": lambda fields: ch.DropSession(*fields),
+    "t": lambda fields: ch.DropTombstone(*fields),
+    "c": lambda fields: ch.DropCell(*fields),
+    "w": lambda fields: ch.DropWatch(*fields),
+    "l": lambda fields: ch.DropLetters(*fields),
+}
+
+
+def change(record: Record, table: Dictionary) -> ch.Change:
+    """The change that a record was made from, for the table that it comes next for."""
+    kind = record[0]
+    if kind == "r":
+        return ch.DropRow(table.rows[record[1]])
+    make = _CHANGES.get(kind) or _DROPS[kind]
+    return make(record[1:])
+
+
+def whole(table: Dictionary) -> Iterator[ch.Change]:
+    """The changes that make an equal table out of an empty one; whoever reads them puts rows in their order."""
     for session in table.sessions.values():
         yield ch.PutSession(session)
     for bucket, last in table.counters.items():
         yield ch.PutCounter(bucket, last)
-    for row in sorted(table.rows.values(), key=lambda row: row.order):
+    for row in table.rows.values():
         yield ch.PutRow(row)
     for stones in table.tombstones.values():
         for stone in stones.values():

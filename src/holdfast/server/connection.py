@@ -37,7 +37,7 @@ class Connection(asyncio.Protocol):
         self.resp = self.proposed = RESP2
         """The version that it speaks; the one that a login under way asked for."""
         self.user = service.users.at_first
-        self.allowed = commands.before_login if service.users.required else commands.all
+        self.allowed = commands.before_login if service.users.required else commands.open(service)
         """The commands that it may use now."""
         self.session = ""
         self.side = self.quiet = False
@@ -291,9 +291,14 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def logged_in(self) -> None:
-        """From now on it may use every command."""
-        self.allowed = self.commands.all
+        """From now on it may use every command that this server carries out."""
+        self.allowed = self.commands.open(self.service)
         self._reader.most = self.service.limits.frame
+
+    def allow(self) -> None:
+        """The server leads now, or does so no more."""
+        if self.allowed is not self.commands.before_login:
+            self.allowed = self.commands.open(self.service)
 
     def error(self, problem: WireError) -> bytes:
         """An error reply, counted."""

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import EngineUnavailable, InvalidRequest
-from holdfast.server import cell_commands, claim_commands, people_commands, redis_commands, session_commands
+from holdfast.server import (
+    cell_commands,
+    claim_commands,
+    cluster_commands,
+    people_commands,
+    redis_commands,
+    session_commands,
+)
 from holdfast.server.frames import Frame
 from holdfast.server.logins import Logins
 from holdfast.server.resp import OK, OVER, RESP2
@@ -17,6 +24,7 @@ from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
+    from holdfast.server.service import Service
 
 log = logging.getLogger("holdfast.server")
 
@@ -28,6 +36,8 @@ WITHOUT_SESSION = {
     **dict.fromkeys((b"HF.RELEASE", b"HF.HANDOVER"), RESP2.encode(["gone", "its session ran out"])),
 }
 """What a command answers whose session is no more, where that is not *over*."""
+FOLLOWING = (b"HF.HELLO", b"HF.CLUSTER")
+"""What a server answers that does not lead."""
 BEFORE_LOGIN = (b"AUTH", b"HELLO", b"QUIT", b"RESET")
 
 
@@ -41,11 +51,17 @@ class Commands:
             **claim_commands.COMMANDS,
             **people_commands.COMMANDS,
             **cell_commands.COMMANDS,
+            **cluster_commands.COMMANDS,
             **redis_commands.COMMANDS,
             b"AUTH": logins.auth,
             b"HELLO": logins.hello,
         }
         self.before_login = {name: self.all[name] for name in BEFORE_LOGIN}
+        self.following = {name: carry for name, carry in self.all.items() if name in FOLLOWING or b"." not in name}
+
+    def open(self, service: Service) -> Mapping[bytes, Carry]:
+        """What whoever has logged in may use: a follower knows nothing of locks."""
+        return self.all if service.elsewhere is None else self.following
 
     def greet(self, connection: Connection, tls: Any) -> None:
         """A new connection: a certificate may say who it is."""
@@ -84,8 +100,11 @@ class Commands:
         if carry is not None:
             return carry
         if name in self.all:
-            if connection.service.stopping:
+            service = connection.service
+            if service.stopping:
                 raise STOPPING
+            if service.elsewhere is not None and connection.allowed is self.following:
+                raise service.elsewhere
             raise WireError("NOAUTH", "Authentication required.")
         shown = word[:60].decode(errors="replace")
         raise WireError("ERR", f"unknown command '{shown}', see docs/wire.md")

@@ -128,13 +128,18 @@ class Http:
             user = found
         if url.path == "/metrics":
             return Answer(200, self.metrics.page(), "text/plain; version=0.0.4; charset=utf-8")
+        if service.elsewhere is not None:
+            return plain(503, service.elsewhere.text)
         answer = self._locks(user, parse_qs(url.query))
         return answer if await service.batches.kept() else plain(503, "the disk is full")
 
     def _readiness(self) -> Answer:
         """Whether it takes every kind of command now."""
+        node = self.service.node
         if self.service.stopping:
             return plain(503, "stopping")
+        if node is not None and not node.store.leads:
+            return plain(200, f"following {node.leader['advertise']}") if node.leader else plain(503, "nobody leads")
         if not self.service.store.has_room():
             return plain(503, "the disk is full: only what frees room is taken")
         return plain(200, "ready")

@@ -17,6 +17,7 @@ class MemoryStore:
     address = "memory://"
     scheme = "memory"
     durable = False
+    shortest_ttl = 0.0
 
     def __init__(self) -> None:
         self._batches = self._changes = 0
@@ -24,6 +25,10 @@ class MemoryStore:
     def load(self) -> Dictionary:
         """An empty table, whose tokens begin at the time in µs, so that they do not come again after a restart."""
         return Dictionary(first_number=int(time.time() * 1_000_000))
+
+    def may_answer(self) -> bool:
+        """There is no other server."""
+        return True
 
     def now(self) -> float:
         return clock.now()

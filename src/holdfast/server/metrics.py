@@ -65,8 +65,15 @@ class Collector:
             ("holdfast_store_bytes", "What the store takes on disk.", figures.file_bytes),
             ("holdfast_store_log_bytes", "What a start has to replay.", figures.log_bytes),
             ("holdfast_store_short_of_room", "Whether the disk is full.", int(figures.short_of_room)),
+            *self._cluster(),
         ):
             yield GaugeMetricFamily(name, text, value=value)
+
+    def _cluster(self) -> Iterable[tuple[str, str, float]]:
+        node = self.service.node
+        if node is not None:
+            yield "holdfast_cluster_leader", "Whether this server leads.", int(node.store.leads)
+            yield "holdfast_cluster_batch", "The last batch of the log that is known here.", node.number
 
 
 def histogram(name: str, text: str, found: Histogram) -> HistogramMetricFamily:

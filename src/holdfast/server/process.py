@@ -10,8 +10,10 @@ import resource
 import secrets
 import signal
 import ssl
+import time
 from collections.abc import Callable
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
 from holdfast.server import logs
@@ -22,7 +24,11 @@ from holdfast.server.http import MOST_HEAD, Http
 from holdfast.server.logins import Logins
 from holdfast.server.service import About, Service
 from holdfast.server.settings import Settings
+from holdfast.server.store import Deposed
 from holdfast.server.stores import open_store
+
+if TYPE_CHECKING:
+    from holdfast.server.cluster.node import Node
 
 log = logging.getLogger("holdfast.server")
 
@@ -47,11 +53,30 @@ class Process:
         self._vouchers = b"" if settings.tls is None else settings.tls.vouchers()
         self._servers: list[asyncio.Server] = []
         store, scheme, durable = open_store(settings.store)
-        about = About(version("holdfast"), secrets.token_hex(6), scheme, durable)
+        about = About(version("holdfast"), secrets.token_hex(6), scheme, durable, scheme == "etcd")
         self.store = store
         self.service = Service(store, self.loop, settings.limits, settings.users, about, self._broken)
         self.logins = Logins(about.version)
         self.commands = Commands(self.logins)
+        self.node = self._join()
+        if self.node is None:
+            self.service.begin()
+
+    def _join(self) -> Node | None:
+        """This server's part in a cluster, if there is one."""
+        if not self.service.about.replicated:
+            return None
+        from holdfast.server.cluster.membership import Member
+        from holdfast.server.cluster.node import Node
+        from holdfast.server.cluster.store import ClusterStore
+
+        assert isinstance(self.store, ClusterStore)
+        about, settings = self.service.about, self.settings
+        http = "" if settings.http is None else str(settings.http)
+        started = round(time.time(), 3)
+        member = Member(about.instance, str(settings.advertised), http, about.version, started)
+        self.service.node = node = Node(self.store, self.service, member)
+        return node
 
     async def run(self) -> None:
         """Serve until told to stop."""
@@ -78,14 +103,19 @@ class Process:
             )
             if not about.durable:
                 log.warning("not durable: every lock is forgotten when this process ends")
-            ticking = self.loop.create_task(self._tick())
+            tasks = [self.loop.create_task(self._tick())]
+            if self.node is not None:
+                tasks.append(self.loop.create_task(self._take_part(self.node)))
             try:
                 await self.over
+                await self._stop()
             finally:
-                ticking.cancel()
-            await self._stop()
+                for task in tasks:
+                    task.cancel()
         finally:
             self._abort()
+            if self.node is not None:
+                self.node.close()
             self.store.close()
 
     @property
@@ -118,6 +148,12 @@ class Process:
 
     def _connection(self) -> Connection:
         return Connection(self.service, self.commands)
+
+    async def _take_part(self, node: Node) -> None:
+        try:
+            await node.run()
+        except Exception as error:  # noqa: BLE001  whatever it was, a server that is in no cluster is of no use
+            self._broken(error)
 
     async def _tick(self) -> None:
         """Once a second, close connections that say nothing, do not log in, or do not read."""
@@ -159,7 +195,10 @@ class Process:
             self.over.set_result(None)
 
     def _broken(self, error: Exception) -> None:
-        """The store or the table cannot be trusted any more: answer nobody, end."""
+        """The store or the table cannot be trusted any more: answer nobody, end. Who was deposed goes on following."""
+        if isinstance(error, Deposed) and self.node is not None:
+            self.node.deposed(error)
+            return
         log.critical("not to be trusted any more, stopping", extra={"problem": str(error)}, exc_info=error)
         self._abort()
         self._failure = error
@@ -205,6 +244,8 @@ class Process:
             server.close()
         self.service.stop(COME_BACK_MS)
         await self.service.batches.finish()
+        if self.node is not None:
+            await self.node.resign()
         for one in list(self.service.connections):
             one.close_after_output()
         if self.service.connections:

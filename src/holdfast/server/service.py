@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.table import commands
+from holdfast.core.table import Dictionary, commands
 from holdfast.core.table.changes import Change, DropCell, DropRow, DropSession
 from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
 from holdfast.core.table.lines import granted
@@ -33,11 +33,13 @@ from holdfast.server.waits import Waits
 from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
+    from holdfast.server.cluster.node import Node
     from holdfast.server.connection import Connection
 
 log = logging.getLogger("holdfast.server")
 
 STOPPING = WireError("HFSTOPPING", "the server is stopping: come back in a moment")
+NOBODY_LEADS = WireError("NOTLEADER", "? nobody leads at the moment: come back in a moment")
 WAITED = "its wait is over"
 Answer = Callable[[Question, float], Any]
 
@@ -52,6 +54,7 @@ class About:
     store: str
     """The scheme of its store."""
     durable: bool
+    replicated: bool = False
 
 
 class Service:
@@ -77,14 +80,47 @@ class Service:
         self.unfinished = 0
         """Bytes of requests that have not arrived completely."""
         self.stopping = False
+        self.node: Node | None = None
+        """This server's part in a cluster, if there is one."""
         self.alone: asyncio.Event | None = None
         """Set, where somebody waits for it, when the last connection has ended."""
         self.now = self.wall = 0.0
         self._alarm: asyncio.TimerHandle | None = None
+        self.elsewhere: WireError | None = NOBODY_LEADS
+        """Why this server carries out no commands about locks; None while it does."""
+        self._use(Dictionary())
+
+    def begin(self) -> None:
+        """Load the table, and carry out commands from now on."""
         self._load()
+        self.elsewhere = None
+        self._allow()
+
+    def redirect(self, leader: str | None) -> None:
+        """Another server leads: clients are told where."""
+        self.elsewhere = NOBODY_LEADS if leader is None else WireError("NOTLEADER", f"{leader} the leader is there")
+
+    def retire(self) -> None:
+        """Another server leads, or may: nobody is answered any more, and all is forgotten that was not kept."""
+        self.elsewhere = NOBODY_LEADS
+        for connection in list(self.connections):
+            self.waits.ended(connection)
+            self.attachments.detach(connection)
+            connection.abort()
+        self._use(Dictionary())
+        self.waits.reconcile((), ())
+        self.batches.abandon()
+        self._allow()
+
+    def _allow(self) -> None:
+        for connection in self.connections:
+            connection.allow()
 
     def _load(self) -> None:
-        self.table = self.store.load()
+        self._use(self.store.load())
+
+    def _use(self, table: Dictionary) -> None:
+        self.table = table
         self.cell_room = CellRoom(self.table.cells.values())
         self.deaths = Deaths(self.table)
         self.deaths.look()

@@ -79,7 +79,8 @@ def open_session(connection: Connection, frame: Frame) -> bytes:
         raise WireError("HFSECRET", "the session's secret is another one")
     if known is None and len(service.table.sessions) >= limits.sessions:
         raise LimitReached("sessions", limits.sessions, "close some, or wait until they run out")
-    session = Session(id_, ttl_ms / 1000, 0.0, about.get("app", ""), about.get("host", ""), about.get("pid", 0), proof)
+    ttl = max(ttl_ms / 1000, service.store.shortest_ttl)
+    session = Session(id_, ttl, 0.0, about.get("app", ""), about.get("host", ""), about.get("pid", 0), proof)
     service.need_room()
     reply = service.step(commands.Open(session))
     if isinstance(reply, commands.SessionOver):
@@ -145,8 +146,8 @@ def hello(connection: Connection, frame: Frame) -> bytes:
     about = service.about
     return connection.resp.encode({
         "server": "holdfast", "version": about.version, "proto": PROTO, "instance": about.instance,
-        "store": about.store, "durable": int(about.durable), "replicated": 0, "min_ttl": limits.min_ttl,
-        "max_ttl": limits.max_ttl, "max_note": limits.text, "max_value": limits.value,
+        "store": about.store, "durable": int(about.durable), "replicated": int(about.replicated),
+        "min_ttl": limits.min_ttl, "max_ttl": limits.max_ttl, "max_note": limits.text, "max_value": limits.value,
         "max_pipeline": limits.pipeline,
     })  # fmt: skip
 

@@ -16,7 +16,9 @@ from holdfast.server.tls import TlsFiles
 from holdfast.server.users import Users
 
 LogForm = Literal["auto", "text", "json"]
-KNOWN = frozenset({"listen", "store", "http", "insecure", "log_format", "log_level", "tls", "limits", "users"})
+KNOWN = frozenset(
+    {"advertise", "listen", "store", "http", "insecure", "log_format", "log_level", "tls", "limits", "users"}
+)
 LOG_FORMATS = ("auto", "text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_LISTEN = (Address("127.0.0.1", addresses.DEFAULT_PORT),)
@@ -29,6 +31,8 @@ class Settings:
 
     listen: tuple[Address, ...] = DEFAULT_LISTEN
     store: str = DEFAULT_STORE
+    advertise: Address | None = None
+    """Where clients reach this one of several servers."""
     http: Address | None = None
     insecure: bool = False
     log_format: str = "auto"
@@ -56,9 +60,17 @@ class Settings:
                 "configure users, or say --insecure if the network is yours alone",
             )
 
+    @property
+    def advertised(self) -> Address:
+        """Where the others send clients to; the address that it listens on, if that is one."""
+        found = self.advertise or self.listen[0]
+        if found.host in ("0.0.0.0", "::"):
+            raise InvalidRequest("advertise", str(found), "say where clients reach this server: --advertise host:port")
+        return found
+
     def needs_restart(self, running: Settings) -> list[str]:
         """What differs and is not taken over by a running server."""
-        names = ("listen", "store", "http")
+        names = ("listen", "store", "advertise", "http")
         found = [name for name in names if getattr(self, name) != getattr(running, name)]
         if (self.tls is None) != (running.tls is None):
             found.append("tls (on or off)")
@@ -77,7 +89,9 @@ class Settings:
         """
         asked = self.vouching if self.vouching == running.vouching else ""
         tls = None if running.tls is None else replace(self.tls or running.tls, client_ca=asked)
-        return replace(self, listen=running.listen, store=running.store, http=running.http, tls=tls)
+        return replace(
+            self, listen=running.listen, store=running.store, advertise=running.advertise, http=running.http, tls=tls
+        )
 
 
 def read(path: Path | None, overrides: Mapping[str, Any]) -> Settings:
@@ -117,6 +131,7 @@ def parse(found: Mapping[str, Any]) -> Settings:
     return Settings(
         listen=tuple(addresses.parse(address) for address in listen) or DEFAULT_LISTEN,
         **text,
+        advertise=addresses.parse(found["advertise"], "advertise") if found.get("advertise") else None,
         http=addresses.parse(found["http"], "http") if found.get("http") else None,
         insecure=insecure,
         tls=TlsFiles.of(found.get("tls", {})),

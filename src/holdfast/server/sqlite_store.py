@@ -24,6 +24,7 @@ from holdfast.errors import InvalidRequest
 from holdfast.runtime import clock, machine
 from holdfast.server import codec, recovery
 from holdfast.server.ballast import Ballast
+from holdfast.server.options import whole
 from holdfast.server.sqlite_disk import Disk, Folding
 from holdfast.server.store import Figures, StoreBroken, StoreFull, StoreRefused
 from holdfast.server.window import Window
@@ -44,6 +45,7 @@ class SqliteStore:
     """A lock table in one SQLite file."""
 
     options = frozenset({"ballast_mib", "log_kib"})
+    shortest_ttl = 0.0
 
     def __init__(
         self,
@@ -223,6 +225,10 @@ class SqliteStore:
         self.close()
         return StoreRefused(self.address, problem, advice)
 
+    def may_answer(self) -> bool:
+        """There is no other server."""
+        return True
+
     # The clock
 
     def now(self) -> float:
@@ -365,14 +371,6 @@ class SqliteStore:
             self._thread = None
         self._disk.close()
         self._witness.close()
-
-
-def whole(url: Url, option: str, default: int) -> int:
-    """An option that is a whole number."""
-    text = url.options.get(option, str(default))
-    if not text.isdigit():
-        raise InvalidRequest(f"url option {option}", text, "it is a whole number")
-    return int(text)
 
 
 def is_full_at_the_start(error: sqlite3.Error) -> bool:

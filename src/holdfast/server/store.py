@@ -46,6 +46,14 @@ class StoreBroken(HoldfastError):
         )
 
 
+class Deposed(HoldfastError):
+    """Another server leads by now, or may: answer nobody, and become a follower."""
+
+    def __init__(self, address: str, problem: str) -> None:
+        self.address, self.problem = address, problem
+        super().__init__(f"{address}: {problem}; this server does not lead any more")
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """How the store is doing, for metrics."""
@@ -68,6 +76,12 @@ class Store(Protocol):
 
     address: str
     """For messages: the URL without secrets."""
+    shortest_ttl: float
+    """No session is granted less, whatever it asks for."""
+
+    def may_answer(self) -> bool:
+        """Whether what was kept may be told: not by one whose leadership another may have by now. Cheap."""
+        ...
 
     def load(self) -> Dictionary:
         """The table as of the last batch that was kept; a session that was alive then has a full ttl. Blocking.
@@ -84,7 +98,8 @@ class Store(Protocol):
         """Return when the batch is on disk, all of it. An empty one keeps the time.
 
         `changes` is all that was applied since the call before, in order. StoreFull: none of it was kept.
-        StoreBroken: nobody knows. One call at a time; the changes are read before the first suspension.
+        StoreBroken: nobody knows. Deposed: another server goes on with what was kept.
+        One call at a time; the changes are read before the first suspension.
         """
         ...
 

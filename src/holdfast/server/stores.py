@@ -17,4 +17,13 @@ def open_store(text: str) -> tuple[Store, str, bool]:
         from holdfast.server.sqlite_store import SqliteStore
 
         return SqliteStore.from_url(url), "sqlite", True
-    raise InvalidRequest("store", str(url), "a server keeps its table in sqlite:///path, or in memory:// (not durable)")
+    if url.scheme == "etcd":
+        try:
+            from holdfast.server.cluster.store import ClusterStore
+        except ModuleNotFoundError as error:
+            problem = f"its driver {error.name!r} is not installed: pip install 'holdfast[etcd]'"
+            raise InvalidRequest("store", str(url), problem) from error
+
+        return ClusterStore.from_url(url), "etcd", True
+    rule = "a server keeps its table in sqlite:///path, in etcd://a,b,c (replicated), or in memory:// (not durable)"
+    raise InvalidRequest("store", str(url), rule)

@@ -35,6 +35,8 @@ Compare           result 1 int32, target 2 int32, key 3 bytes, version 4 int64?,
                   mod_revision 6 int64?, value 7 bytes?, lease 8 int64?, range_end 64 bytes
 TxnRequest        compare 1 *Compare, success 2 *RequestOp, failure 3 *RequestOp
 TxnResponse       header 1 Header, succeeded 2 bool, responses 3 *ResponseOp
+CompactionRequest     revision 1 int64, physical 2 bool
+CompactionResponse    header 1 Header
 LeaseGrantRequest     TTL 1 int64, ID 2 int64
 LeaseGrantResponse    header 1 Header, ID 2 int64, TTL 3 int64, error 4 string
 LeaseRevokeRequest    ID 1 int64

@@ -57,6 +57,11 @@ def delete(key: bytes) -> Any:
     return _Op(request_delete_range=_Delete(key=key))
 
 
+def delete_range(start: bytes, end: bytes) -> Any:
+    """Remove every key from one up to another."""
+    return _Op(request_delete_range=_Delete(key=start, range_end=end))
+
+
 def get(key: bytes) -> Any:
     """Read a key."""
     return _Op(request_range=_Range(key=key))

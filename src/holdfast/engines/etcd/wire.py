@@ -28,12 +28,14 @@ PAUSE = 0.05
 TXN, RANGE = "KV/Txn", "KV/Range"
 LEASE_GRANT, LEASE_REVOKE, LEASE_KEEP_ALIVE = "Lease/LeaseGrant", "Lease/LeaseRevoke", "Lease/LeaseKeepAlive"
 WATCH = "Watch/Watch"
+COMPACT = "KV/Compact"
 AUTHENTICATE, AUTH_STATUS = "Auth/Authenticate", "Auth/AuthStatus"
 MEMBERS, STATUS, ALARM = "Cluster/MemberList", "Maintenance/Status", "Maintenance/Alarm"
 
 _ANSWERS = {
     TXN: "TxnResponse",
     RANGE: "RangeResponse",
+    COMPACT: "CompactionResponse",
     LEASE_GRANT: "LeaseGrantResponse",
     LEASE_REVOKE: "LeaseRevokeResponse",
     # A stream in etcd's definition; one request and one answer are all of it here.

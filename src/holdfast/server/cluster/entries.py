@@ -1,0 +1,48 @@
+"""Batches as entries of the log in etcd, and back.
+
+A batch is one entry, unless it is larger than etcd takes in a request: then several, of which the last says so.
+Those of a batch that was never finished count for nothing: nobody was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from holdfast.server import codec
+from holdfast.server.codec import Batch, Untrusted
+
+LARGEST = 1 << 20
+"""Bytes of one entry. etcd takes 1.5 MiB a request unless told otherwise."""
+MORE, LAST = b"+", b"."
+
+
+def split(blob: bytes) -> list[bytes]:
+    """The entries of a batch."""
+    pieces = [blob[at : at + LARGEST] for at in range(0, len(blob), LARGEST)]
+    return [*(MORE + piece for piece in pieces[:-1]), LAST + pieces[-1]]
+
+
+class Joiner:
+    """Puts batches together from the entries of the log, in order, and checks that none is missing or changed."""
+
+    def __init__(self, number: int, chain: int) -> None:
+        self.number, self.chain = number, chain
+        """The last entry of the last whole batch, and the checksum up to it."""
+        self._pieces: list[bytes] = []
+
+    @property
+    def next(self) -> int:
+        """The number of the entry that has to come now."""
+        return self.number + len(self._pieces) + 1
+
+    def take(self, number: int, entry: bytes) -> Iterator[Batch]:
+        """One more entry; the batch, if it is the last of one. Untrusted if it is not what has to come."""
+        if number != self.next:
+            raise Untrusted(f"its log has entry {number}, where {self.next} should be")
+        self._pieces.append(entry[1:])
+        if entry[:1] == MORE:
+            return
+        batch = codec.read_batch(b"".join(self._pieces), number, self.chain)
+        self._pieces = []
+        self.number, self.chain = number, batch.sum
+        yield batch
