@@ -39,10 +39,11 @@ class Joiner:
         """One more entry; the batch, if it is the last of one. Untrusted if it is not what has to come."""
         if number != self.next:
             raise Untrusted(f"its log has entry {number}, where {self.next} should be")
-        self._pieces.append(entry[1:])
+        pieces = [*self._pieces, entry[1:]]
         if entry[:1] == MORE:
+            self._pieces = pieces
             return
-        batch = codec.read_batch(b"".join(self._pieces), number, self.chain)
+        batch = codec.read_batch(b"".join(pieces), number, self.chain)
         self._pieces = []
         self.number, self.chain = number, batch.sum
         yield batch

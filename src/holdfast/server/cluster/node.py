@@ -276,6 +276,7 @@ class Node:
         if not self.store.leads:
             return
         log.warning("deposed", extra={"problem": error.problem})
+        self.leader = None
         self.store.give_up()
         self.service.retire()
         if not self._over.done():
