@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from holdfast.core.deadline import beat_interval
@@ -52,6 +53,8 @@ class Node:
         self._news: list[Any] = []
         """Events that the watch has brought, not taken yet."""
         self._missed = False
+        self._watches = 0
+        """How many there were: what an earlier one brings comes too late."""
         self._wake = asyncio.Event()
         self._over: asyncio.Future[None] = self._loop.create_future()
         """Done when this server leads no more."""
@@ -78,8 +81,11 @@ class Node:
                 await self._join()
                 term = await self._follow()
                 await self._lead(term)
-            except (EngineUnavailable, LeaseGone) as error:
-                log.warning("etcd is out of reach", extra={"problem": str(error) or "the lease ran out"})
+            except LeaseGone:
+                log.warning("the lease ran out")
+                self._forget()
+            except EngineUnavailable as error:
+                log.warning("etcd is out of reach", extra={"problem": error.problem})
                 self._forget()
                 await asyncio.sleep(PAUSE)
             except TooNew as error:
@@ -146,20 +152,27 @@ class Node:
 
     async def _load(self) -> None:
         """Read everything, and watch what comes after that."""
-        self._watcher.unwatch("live")
-        self._missed, self._news = False, []
+        self._look_away()
         self.mirror, revision = await load(self.etcd.call, self.keys)
-        live = self.keys.live
-        self._watcher.watch("live", live, revision + 1, self._hear, end=end_of(live))
+        live, hear = self.keys.live, partial(self._hear, self._watches)
+        self._watcher.watch("live", live, revision + 1, hear, end=end_of(live))
         kv, _ = await read(self.etcd.call, self.keys.leader)
         self._meet(kv)
 
-    def _hear(self, events: Sequence[Any] | None) -> None:
+    def _look_away(self) -> None:
+        """End the watch; what it has brought, or still brings, does not count."""
+        self._watcher.unwatch("live")
+        self._watches += 1
+        self._missed, self._news = False, []
+
+    def _hear(self, watch: int, events: Sequence[Any] | None) -> None:
         """In the watch's thread."""
         with suppress(RuntimeError):  # the loop is closed: nobody follows any more
-            self._loop.call_soon_threadsafe(self._gather, None if events is None else list(events))
+            self._loop.call_soon_threadsafe(self._gather, watch, None if events is None else list(events))
 
-    def _gather(self, events: list[Any] | None) -> None:
+    def _gather(self, watch: int, events: list[Any] | None) -> None:
+        if watch != self._watches:
+            return
         if events is None:
             self._missed = True
         else:
@@ -260,7 +273,7 @@ class Node:
     async def _lead(self, term: int) -> None:
         """Serve until deposed."""
         began = clock.now()
-        self._watcher.unwatch("live")
+        self._look_away()
         mirror, self.mirror = await self._prepare(term), None
         self._over = self._loop.create_future()
         self.store.take_over(mirror, term, self.membership)
