@@ -61,7 +61,7 @@ class ClusterStore:
         self.table: Dictionary | None = None
         self.head = Head(0)
         self._number = self._chain = self._log_bytes = 0
-        self._at = self._offset = 0.0
+        self._at, self._offset = 0.0, float("-inf")
         self._owed: list[codec.Record] = []
         """What the takeover gave sessions and counters, to be kept with the first batch."""
         self._full_until = 0.0
@@ -126,8 +126,8 @@ class ClusterStore:
             mirror.log_bytes,
         )
         self._at = mirror.at
-        # Time went on since the last batch came, and never goes back.
-        self._offset = mirror.at - mirror.heard
+        # Time went on since the last batch came, and never goes back, here or elsewhere.
+        self._offset = max(self._offset, mirror.at - mirror.heard)
         # A backup of etcd may have been restored, and others have had tokens since: the time of day is ahead of them.
         raised = recovery.raise_counters(table, int(time.time() * 1_000_000))
         self._owed = codec.records([*raised, *recovery.grace(table, self.now(), self._at)])
@@ -145,7 +145,7 @@ class ClusterStore:
 
     def now(self) -> float:
         """The clock of the table."""
-        return clock.now() + self._offset
+        return clock.now() + self._offset if self.term else clock.now()
 
     # Keeping
 
