@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from holdfast.core.table.changes import Change
+from holdfast.core.table.changes import Change, PutSession
 from holdfast.core.table.commands import CellSet, Enter, Open, Release
 from holdfast.core.table.rows import Session
 from holdfast.core.urls import parse
@@ -220,6 +220,9 @@ async def test_the_next_leader_has_all_that_was_kept_and_gives_higher_tokens(sta
 async def test_every_session_has_a_full_ttl_after_a_takeover(start: Start) -> None:
     first = await start("one")
     await opened(first, "a")
+    # It has not been heard of for a while.
+    quiet = first.service.table.sessions["s1"]._replace(expires_at=first.store.now() + 5.0)
+    await first.store.keep([PutSession(quiet)])
     await first.node.resign()
     second = await start("two")
 
