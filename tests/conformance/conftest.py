@@ -1,7 +1,13 @@
-"""Every test runs once for each engine and each API: `-k sqlite` and `-k aio` select."""
+"""Every test runs once for each engine and each API: `-k sqlite` and `-k aio` select.
+
+Two marks change that. `needs_of_subject("outage")`: on engines only that have this. `any_connection`:
+also on those that run the scripts of another engine over connections of another kind. `make
+torture` takes the whole suite to these too.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -10,8 +16,25 @@ from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES, Subject
 from tests.conformance.stage import Stage
 
+THOROUGH = bool(os.environ.get("HOLDFAST_THOROUGH"))
 
-@pytest.fixture(params=ENGINES, ids=lambda subject: subject.name)
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Take a test to its engines."""
+    if "subject" not in metafunc.fixturenames:
+        return
+    test = metafunc.definition
+    needed = [name for mark in test.iter_markers("needs_of_subject") for name in mark.args]
+    everywhere = THOROUGH or test.get_closest_marker("any_connection") is not None
+    subjects = [
+        subject
+        for subject in ENGINES
+        if all(getattr(subject, name) for name in needed) and (everywhere or subject.like is None)
+    ]
+    metafunc.parametrize("subject", subjects, ids=lambda subject: subject.name, indirect=True)
+
+
+@pytest.fixture
 def subject(request: pytest.FixtureRequest) -> Subject:
     """The engine under test."""
     found: Subject = request.param

@@ -39,6 +39,8 @@ class Subject:
     """Makes the engine at a URL unreachable for a while; None where nothing can come between."""
     lag: float = 0.0
     """By how much longer than a short ttl the engine may take to see that a client is dead."""
+    like: str | None = None
+    """The engine whose scripts it runs, over connections of another kind."""
 
 
 @contextmanager
@@ -66,9 +68,9 @@ ENGINES = (
     Subject("memory", memory, across_processes=False, outage=None),
     Subject("sqlite", sqlite, across_processes=True, outage=sqlite_is_busy),
     Subject("redis", redis, across_processes=True, outage=redis_stands_still),
-    Subject("rediss", rediss, across_processes=True, outage=redis_stands_still),
-    Subject("redis+sentinel", sentinel, across_processes=True, outage=redis_stands_still),
-    Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still),
+    Subject("rediss", rediss, across_processes=True, outage=redis_stands_still, like="redis"),
+    Subject("redis+sentinel", sentinel, across_processes=True, outage=redis_stands_still, like="redis"),
+    Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still, like="redis"),
     Subject("etcd", etcd, across_processes=True, outage=etcd_stands_still, lag=1.5),
     Subject("holdfast", lock_servers, across_processes=True, outage=lock_server_stands_still),
     Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),

@@ -23,6 +23,7 @@ async def arrived(stage: Stage, client: Front, count: int) -> None:
     await eventually(there)
 
 
+@pytest.mark.any_connection
 @needs("shared")
 async def test_nobody_passes_before_all_parties_have_come(stage: Stage, locks: Front, rival: Front) -> None:
     waiting = [stage.begin(stage.another(client).barrier("b", parties=3).wait()) for client in (locks, rival)]

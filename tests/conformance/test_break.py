@@ -13,6 +13,7 @@ from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually, soon
 
 
+@pytest.mark.any_connection
 @pytest.mark.parametrize("force", [False, True])
 async def test_breaking_makes_the_holders_grant_lost(locks: Front, rival: Front, force: bool) -> None:
     held = await locks.lock("k").acquire()
@@ -33,6 +34,7 @@ async def test_breaking_returns_when_the_holder_knows(locks: Front, rival: Front
     assert (await rival.inspect("k")).holders == ()
 
 
+@pytest.mark.any_connection
 async def test_breaking_lets_the_next_in_line_in(stage: Stage, locks: Front, rival: Front) -> None:
     held = await locks.lock("k").acquire()
     waiting = await stage.queued(rival, "k", rival.lock("k").acquire())

@@ -11,6 +11,7 @@ import holdfast
 from holdfast import Conflict, InvalidRequest
 from holdfast.bench.counting import Counter
 from tests.conformance.apis import OVER, Front
+from tests.conformance.refusals import declined
 from tests.conformance.stage import Stage, eventually, soon
 
 
@@ -18,16 +19,14 @@ async def test_a_cell_that_was_never_set_has_no_value(locks: Front) -> None:
     assert await locks.cell("c").get() == (None, 0)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [{"a": [1, 2.5, None, True]}, "text", "ümlaut", 7, False, None, [], b"", b"\x00\xff", b"x" * 65_536],
-    ids=lambda value: repr(value)[:20],
-)
-async def test_what_was_set_comes_back(locks: Front, rival: Front, value: Any) -> None:
-    version = await locks.cell("c").set(value)
+@pytest.mark.any_connection
+async def test_what_was_set_comes_back(locks: Front, rival: Front) -> None:
+    values = [{"a": [1, 2.5, None, True]}, "text", "ümlaut", 7, False, None, [], b"", b"\x00\xff", b"x" * 65_536]
+    for number, value in enumerate(values):
+        version = await locks.cell(f"c{number}").set(value)
 
-    assert await rival.cell("c").get() == (value, version)
-    assert version > 0
+        assert await rival.cell(f"c{number}").get() == (value, version)
+        assert version > 0
 
 
 async def test_a_write_that_expects_the_current_version_is_made(locks: Front, rival: Front) -> None:
@@ -72,6 +71,7 @@ async def test_versions_grow_across_a_delete(locks: Front) -> None:
         await cell.set("c", version=first)
 
 
+@pytest.mark.any_connection
 async def test_updates_of_many_are_all_made(stage: Stage, locks: Front, rival: Front) -> None:
     async def add(client: Front) -> None:
         for _ in range(5):
@@ -88,6 +88,7 @@ async def test_update_returns_what_was_written(locks: Front) -> None:
     assert await locks.cell("c").get() == ([None], version)
 
 
+@pytest.mark.any_connection
 async def test_a_watch_shows_the_value_now_and_after_every_change(stage: Stage, locks: Front, rival: Front) -> None:
     await locks.cell("c").set("a")
     stream = stage.another(rival).cell("c").watch()
@@ -124,20 +125,15 @@ async def test_a_value_over_the_limit_is_refused(locks: Front) -> None:
     assert await locks.cell("c").get() == (None, 0)
 
 
-@pytest.mark.parametrize(
-    "value", [object(), {1, 2}, float("nan"), {"a": float("inf")}], ids=["object", "set", "nan", "inf"]
-)
-async def test_what_json_cannot_carry_is_refused(locks: Front, value: object) -> None:
-    with pytest.raises(InvalidRequest):
-        await locks.cell("c").set(value)
+async def test_what_json_cannot_carry_is_refused(locks: Front) -> None:
+    values = [object(), {1, 2}, float("nan"), {"a": float("inf")}]
+    assert [value for value in values if not await declined(locks.cell("c").set(value))] == []
 
 
-@pytest.mark.parametrize("version", [-1, True, "1", 1.0])
-async def test_a_version_that_cannot_be_is_refused(locks: Front, version: object) -> None:
-    with pytest.raises(InvalidRequest):
-        await locks.cell("c").set("a", version=version)
-    with pytest.raises(InvalidRequest):
-        await locks.cell("c").delete(version=version)
+async def test_a_version_that_cannot_be_is_refused(locks: Front) -> None:
+    versions = [-1, True, "1", 1.0]
+    assert [each for each in versions if not await declined(locks.cell("c").set("a", version=each))] == []
+    assert [each for each in versions if not await declined(locks.cell("c").delete(version=each))] == []
 
 
 async def test_a_cell_outlives_the_client_that_wrote_it(stage: Stage, locks: Front) -> None:
@@ -148,10 +144,10 @@ async def test_a_cell_outlives_the_client_that_wrote_it(stage: Stage, locks: Fro
     assert await later.cell("c").get() == ("kept", version)
 
 
-@pytest.mark.parametrize("retries", [-1, True, 1.5, "3", None])
-async def test_retries_that_cannot_be_are_refused(locks: Front, retries: Any) -> None:
-    with pytest.raises(InvalidRequest, match="retries"):
-        await locks.cell("c").update(lambda value: value, retries=retries)
+async def test_retries_that_cannot_be_are_refused(locks: Front) -> None:
+    for retries in (-1, True, 1.5, "3", None):
+        with pytest.raises(InvalidRequest, match="retries"):
+            await locks.cell("c").update(lambda value: value, retries=retries)
 
 
 async def test_an_update_gives_up_after_its_retries(stage: Stage, locks: Front) -> None:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 import pytest
 
 from tests.conformance.apis import Front
-from tests.conformance.engines import ENGINES
 from tests.conformance.stage import Stage, eventually, soon
 
 TTL = 0.6
@@ -29,12 +28,7 @@ print("granted", grant.token, flush=True)
 threading.Event().wait()
 """
 
-across_processes = pytest.mark.parametrize(
-    "subject",
-    [subject for subject in ENGINES if subject.across_processes],
-    ids=lambda subject: subject.name,
-    indirect=True,
-)
+across_processes = pytest.mark.needs_of_subject("across_processes")
 
 
 @contextmanager
@@ -49,6 +43,7 @@ def victim(url: str, name: str, ttl: float) -> Iterator[tuple[subprocess.Popen[s
             process.kill()
 
 
+@pytest.mark.any_connection
 async def test_a_dead_holder_costs_at_most_the_rest_of_its_ttl(stage: Stage, locks: Front) -> None:
     dying = await stage.client(ttl=TTL)
     held = await dying.lock("k").acquire()
@@ -146,6 +141,7 @@ async def test_a_waiter_killed_by_the_system_costs_at_most_the_rest_of_its_ttl(
         assert time.monotonic() - died < TTL + SLACK + stage.subject.lag
 
 
+@pytest.mark.any_connection
 @across_processes
 async def test_a_process_wakes_another_by_notification(stage: Stage, locks: Front) -> None:
     held = await locks.lock("k").acquire()

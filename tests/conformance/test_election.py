@@ -15,6 +15,7 @@ async def test_nobody_leads_before_somebody_campaigned(locks: Front) -> None:
     assert await locks.election("e", value="a").leader() is None
 
 
+@pytest.mark.any_connection
 async def test_one_leads_and_everybody_sees_its_value(locks: Front, rival: Front) -> None:
     grant = await locks.election("e", value="host:9000").campaign()
     leader = await rival.election("e", value="host:9001").leader()
@@ -46,6 +47,7 @@ async def test_resigning_without_leading_does_nothing(locks: Front, rival: Front
     assert (await locks.election("e").leader()).value == "a"
 
 
+@pytest.mark.any_connection
 async def test_an_observer_sees_every_change(stage: Stage, locks: Front, rival: Front) -> None:
     seen: list[str | None] = []
     stream = stage.another(rival).election("e").observe()

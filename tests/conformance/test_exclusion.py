@@ -10,6 +10,8 @@ from holdfast import LockLost, NotAcquired, NotHeld
 from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, soon
 
+pytestmark = pytest.mark.any_connection
+
 
 async def test_one_holds_and_the_other_does_not(locks: Front, rival: Front) -> None:
     held = await locks.lock("k").acquire()

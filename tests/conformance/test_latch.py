@@ -11,6 +11,7 @@ from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually, soon
 
 
+@pytest.mark.any_connection
 async def test_a_latch_opens_when_it_has_been_counted_down(stage: Stage, locks: Front, rival: Front) -> None:
     waiting = stage.begin(stage.another(locks).latch("l", count=3).wait())
     assert await rival.latch("l", count=3).count_down() == 2

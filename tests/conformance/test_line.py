@@ -11,6 +11,8 @@ from holdfast import NotAcquired
 from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually, soon
 
+pytestmark = pytest.mark.any_connection
+
 
 async def test_first_come_first_served(stage: Stage, locks: Front, rival: Front) -> None:
     held = await locks.lock("k").acquire()

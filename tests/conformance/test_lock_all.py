@@ -12,6 +12,7 @@ from tests.conformance.stage import Stage, eventually, soon
 from tests.conformance.witness import Witness
 
 
+@pytest.mark.any_connection
 async def test_all_are_held(locks: Front, rival: Front) -> None:
     grants = await locks.lock_all("b", "a", "c").acquire()
 
@@ -23,6 +24,7 @@ async def test_all_are_held(locks: Front, rival: Front) -> None:
         assert await rival.lock(name).try_acquire() is None
 
 
+@pytest.mark.any_connection
 async def test_all_or_none(locks: Front, rival: Front) -> None:
     held = await rival.lock("b").acquire()
 

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Conflict, InvalidRequest
 from tests.conformance.apis import OVER, Front
+from tests.conformance.refusals import declined
 from tests.conformance.stage import Stage, eventually, soon
 
 
@@ -17,6 +18,7 @@ async def test_a_new_log_is_empty(locks: Front) -> None:
     assert await locks.log("l").length() == 0
 
 
+@pytest.mark.any_connection
 async def test_events_come_back_in_order(locks: Front, rival: Front) -> None:
     assert await locks.log("l").append(["a", {"b": 1}], expected=0) == 2
     assert await rival.log("l").append([None], expected=2) == 3
@@ -95,6 +97,7 @@ async def test_a_full_log_asks_to_be_trimmed(locks: Front) -> None:
     assert await log.append(["x" * 40_000], expected=1) == 2
 
 
+@pytest.mark.any_connection
 async def test_a_follower_sees_what_was_and_what_comes(stage: Stage, locks: Front, rival: Front) -> None:
     await locks.log("l").append(["a", "b"])
     stream = stage.another(rival).log("l").follow(from_=1)
@@ -120,16 +123,15 @@ async def test_a_follower_that_is_closed_is_over(locks: Front) -> None:
     assert await stream.next() is OVER
 
 
-@pytest.mark.parametrize("events", ["text", b"bytes", [], 7, None, [object()], [float("nan")], ["x" * 70_000]])
-async def test_events_that_cannot_be_are_refused(locks: Front, events: Any) -> None:
-    with pytest.raises(InvalidRequest, match="events"):
-        await locks.log("l").append(events)
+async def test_events_that_cannot_be_are_refused(locks: Front) -> None:
+    for events in ("text", b"bytes", [], 7, None, [object()], [float("nan")], ["x" * 70_000]):
+        with pytest.raises(InvalidRequest, match="events"):
+            await locks.log("l").append(events)
     assert await locks.log("l").length() == 0
 
 
-@pytest.mark.parametrize("number", [-1, True, "1", 1.0])
-async def test_a_number_that_cannot_be_is_refused(locks: Front, number: Any) -> None:
-    log = locks.log("l")
-    for call in (log.append(["a"], expected=number), log.read(from_=number), log.trim(before=number)):
-        with pytest.raises(InvalidRequest):
-            await call
+async def test_a_number_that_cannot_be_is_refused(locks: Front) -> None:
+    log, numbers = locks.log("l"), [-1, True, "1", 1.0]
+    assert [each for each in numbers if not await declined(log.append(["a"], expected=each))] == []
+    assert [each for each in numbers if not await declined(log.read(from_=each))] == []
+    assert [each for each in numbers if not await declined(log.trim(before=each))] == []

@@ -12,6 +12,8 @@ from holdfast import LockLost
 from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually
 
+pytestmark = pytest.mark.any_connection
+
 
 async def test_a_lost_grant_sets_its_event(locks: Front, rival: Front) -> None:
     held = await locks.lock("k").acquire()

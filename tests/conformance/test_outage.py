@@ -9,12 +9,9 @@ import pytest
 
 from holdfast import EngineUnavailable, HoldfastError, LockLost, NotAcquired
 from tests.conformance.apis import Front
-from tests.conformance.engines import ENGINES
 from tests.conformance.stage import Stage, eventually, soon
 
-pytestmark = pytest.mark.parametrize(
-    "subject", [subject for subject in ENGINES if subject.outage], ids=lambda subject: subject.name, indirect=True
-)
+pytestmark = [pytest.mark.needs_of_subject("outage"), pytest.mark.any_connection]
 
 
 async def test_a_grant_is_in_danger_before_it_is_lost(stage: Stage) -> None:

@@ -16,6 +16,7 @@ from tests.conformance.apis import Api, Front
 from tests.conformance.stage import Stage, soon
 
 
+@pytest.mark.any_connection
 async def test_a_reentrant_lock_counts_its_entries(locks: Front, rival: Front) -> None:
     lock = locks.lock("k", reentrant=True)
     first = await lock.acquire()
@@ -103,6 +104,7 @@ async def cross(stage: Stage, actors: list[Front]) -> tuple[list[Any], list[asyn
     return held, waiting
 
 
+@pytest.mark.any_connection
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("across_clients", [False, True])
 async def test_the_claim_that_closes_a_cycle_is_refused_and_told_the_whole_of_it(

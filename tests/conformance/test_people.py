@@ -21,6 +21,7 @@ async def test_a_lock_that_nobody_uses_has_neither_holders_nor_waiters(locks: Fr
     assert (info.kind, info.name, info.holders, info.waiters) == ("lock", "k", (), ())
 
 
+@pytest.mark.any_connection
 async def test_inspect_shows_who_holds_and_who_waits_in_order(stage: Stage, locks: Front, rival: Front) -> None:
     before = time.time()
     held = await locks.lock("k", note="nightly run").acquire()
@@ -49,6 +50,7 @@ async def test_inspect_shows_permits(locks: Front, rival: Front) -> None:
     assert (await locks.inspect("s")).holders == ()
 
 
+@pytest.mark.any_connection
 async def test_list_shows_every_lock_in_use_under_a_prefix(locks: Front, rival: Front) -> None:
     held = [await client.lock(name).acquire() for client, name in (
         (locks, "db"), (rival, "db/users"), (locks, "db/users/7"), (rival, "dbx"), (locks, "other"),
@@ -61,6 +63,7 @@ async def test_list_shows_every_lock_in_use_under_a_prefix(locks: Front, rival: 
     assert [info.holders[0].token for info in await locks.list("other")] == [held[-1].token]
 
 
+@pytest.mark.any_connection
 async def test_a_watcher_is_told_of_queueing_granting_and_releasing_in_order(
     stage: Stage, locks: Front, rival: Front
 ) -> None:

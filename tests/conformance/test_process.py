@@ -14,15 +14,10 @@ import pytest
 
 import holdfast
 from holdfast import aio
-from tests.conformance.engines import ENGINES
 from tests.conformance.stage import eventually
 
-across_processes = pytest.mark.parametrize(
-    "subject",
-    [subject for subject in ENGINES if subject.across_processes],
-    ids=lambda subject: subject.name,
-    indirect=True,
-)
+pytestmark = pytest.mark.any_connection
+across_processes = pytest.mark.needs_of_subject("across_processes")
 
 WAITER = """
 import sys, holdfast

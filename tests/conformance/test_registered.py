@@ -9,6 +9,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast.engines import registry
 from tests.conformance.engines import ELSEWHERE, ENGINES
 
 
@@ -33,3 +34,10 @@ def test_both_apis_have_the_same_names(name: str) -> None:
     blocking: Any = getattr(holdfast, name)
 
     assert public(blocking) == public(getattr(aio, name))
+
+
+def test_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    holdfast.connect("memory://looked-for").close()
+    monkeypatch.setattr(registry, "entry_points", lambda group: pytest.fail("it looked again"))
+
+    holdfast.connect("memory://looked-for").close()

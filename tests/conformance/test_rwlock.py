@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.conformance.abilities import needs
 from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, soon
 
 
+@pytest.mark.any_connection
 @needs("shared")
 async def test_readers_hold_together(stage: Stage, locks: Front, rival: Front) -> None:
     readers = [await client.rwlock("k").read().try_acquire() for client in (locks, rival, stage.another(locks))]
@@ -45,6 +48,7 @@ async def test_a_lock_is_the_write_side_of_an_rwlock(locks: Front, rival: Front)
     assert reading.valid
 
 
+@pytest.mark.any_connection
 @needs("shared")
 async def test_a_waiting_writer_is_not_overtaken_by_later_readers(stage: Stage, locks: Front, rival: Front) -> None:
     first = await locks.rwlock("k").read().acquire()

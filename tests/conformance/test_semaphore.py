@@ -12,6 +12,7 @@ from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually, soon
 
 
+@pytest.mark.any_connection
 @needs("semaphore")
 async def test_a_semaphore_grants_no_more_than_its_limit(stage: Stage, locks: Front, rival: Front) -> None:
     held = [await stage.another(locks).semaphore("s", limit=3).acquire() for _ in range(3)]
@@ -43,6 +44,7 @@ async def test_one_owner_may_take_several_permits(locks: Front) -> None:
     assert await semaphore.try_acquire() is None
 
 
+@pytest.mark.any_connection
 @needs("semaphore")
 async def test_permits_go_to_those_who_came_first(stage: Stage, locks: Front, rival: Front) -> None:
     held = [await locks.semaphore("s", limit=2).acquire() for _ in range(2)]

@@ -8,8 +8,7 @@ import pytest
 
 from tests.conformance.engines import ENGINES, Subject
 
-VARIANTS = {"rediss", "redis+sentinel", "redis+cluster"}
-SUBJECTS = [subject for subject in ENGINES if subject.name not in VARIANTS]
+SUBJECTS = [subject for subject in ENGINES if subject.like is None]
 
 
 @pytest.fixture(params=SUBJECTS, ids=lambda subject: subject.name)

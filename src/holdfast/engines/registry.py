@@ -18,6 +18,10 @@ LENDERS = "holdfast.lenders"
 client and gives a Url, or None for something else of that package."""
 
 
+_found: dict[str, EntryPoint] = {}
+"""What was installed when somebody last looked: a look reads a file of every package there is."""
+
+
 def schemes() -> dict[str, EntryPoint]:
     """Every scheme that is installed here."""
     return {point.name: point for point in entry_points(group=GROUP)}
@@ -25,7 +29,10 @@ def schemes() -> dict[str, EntryPoint]:
 
 def engine_class(url: Url) -> type[Engine]:
     """The engine for a URL; a clear word if the scheme is unknown or its driver is missing."""
-    known = schemes()
+    global _found
+    if url.scheme not in _found:
+        _found = schemes()
+    known = _found
     point = known.get(url.scheme)
     if point is None:
         near = get_close_matches(url.scheme, known, 1, cutoff=0.5)
