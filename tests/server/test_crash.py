@@ -14,7 +14,7 @@ from tests.faults.children import eventually
 from tests.server.crowd import Ledger, busy, compare
 from tests.servers.lock_server import LockServer
 
-KILLS = int(os.environ.get("HOLDFAST_SERVER_KILLS", "20"))
+KILLS = int(os.environ.get("HOLDFAST_SERVER_KILLS", "10"))
 CLIENTS = 6
 LONGEST = 8.0
 # Folded every few dozen answers, so that servers die in the middle of that too.

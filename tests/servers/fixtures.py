@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.verify.servers.postgres import PostgresServer
+from holdfast.verify.servers.postgres import QUICK, PostgresServer
 from holdfast.verify.servers.redis import RedisServer
 from tests.servers.mariadb import MariaDbServer
 from tests.servers.moto import MotoServer
@@ -26,7 +26,7 @@ def redis_cluster() -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
+    with PostgresServer(QUICK) as server:
         yield server
 
 

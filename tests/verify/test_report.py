@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from holdfast.engines.sqlite import engine as sqlite
 from holdfast.verify import report
@@ -19,6 +18,7 @@ from tests.verify.told import call, healed, held, history, pause, wrote
 
 NASTY = "</pre><script>document.title='taken'</script><img src=http://127.0.0.1:9/x>"
 Scheme = Literal["light", "dark"]
+SIZE: ViewportSize = {"width": 1200, "height": 900}
 
 
 def story() -> History:
@@ -49,10 +49,12 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(params=["light", "dark"])
-def page(browser: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
+@pytest.fixture(scope="module", params=["light", "dark"])
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """One for all tests, which only look at it: a browser draws a page for longer than they look."""
     scheme: Scheme = request.param
-    page = browser.new_page(viewport={"width": 1200, "height": 900}, color_scheme=scheme)
+    tmp_path = tmp_path_factory.mktemp("report")
+    page = browser.new_page(viewport=SIZE, color_scheme=scheme)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: asked.append(str(error)))
@@ -107,9 +109,10 @@ def test_names_are_shown_as_text_whatever_is_in_them(page: Page) -> None:
 
 
 def test_nothing_is_wider_than_the_page(page: Page) -> None:
-    for width in (1200, 420):
+    for width in (SIZE["width"], 420):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.set_viewport_size(SIZE)
 
 
 def test_all_text_stands_out_from_what_is_behind_it(page: Page) -> None:

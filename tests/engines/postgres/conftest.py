@@ -11,14 +11,14 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.verify.servers.postgres import PostgresServer
+from holdfast.verify.servers.postgres import QUICK, PostgresServer
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
+    with PostgresServer(QUICK) as server:
         yield server
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -16,6 +17,13 @@ from holdfast.engines.postgres.engine import PostgresEngine
 from holdfast.verify.servers.postgres import PostgresServer
 from tests.engines.postgres.patience import eventually
 from tests.servers.pgbouncer import PgBouncerServer
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """One as it comes: that of the other tests waits for no disk, which is what a doctor has to find."""
+    with PostgresServer() as server:
+        yield server
 
 
 def findings(url: str) -> dict[str, Finding]:
