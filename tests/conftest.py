@@ -20,6 +20,31 @@ for number, handler in (
         signal.signal(number, handler)
 
 
+LONG = ("tests/verify/test_targets.py", "tests/without_lock/", "tests/fence/test_pauses.py", "tests/process/")
+"""Where a test takes many seconds: these begin first, so that nobody waits for them at the end."""
+SHARING = ("tests/engines/", "tests/fence/", "tests/server/", "tests/verify/test_report.py")
+"""Where the tests of a file share a server."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one worker run the tests that share a server, which is started once then; and let the long ones begin."""
+    for item in items:
+        group = _group(item)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: (not item.nodeid.startswith(LONG), not item.nodeid.startswith("tests/conformance/")))
+
+
+def _group(item: pytest.Item) -> str | None:
+    file = item.nodeid.partition("::")[0]
+    given = getattr(getattr(item, "callspec", None), "params", {})
+    if isinstance(subject := given.get("subject"), Subject):
+        return f"{subject.name}-{getattr(given.get('api'), 'name', 'blocking')}"
+    if "scene" in given:
+        return f"{file}-{given['scene']}"
+    return file if file.startswith(SHARING) else None
+
+
 @pytest.fixture(autouse=True)
 def no_settings_of_this_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep tests away from the lock file that the person running them may be using."""
