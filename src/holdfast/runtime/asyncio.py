@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
 from types import coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -29,23 +30,82 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object
             raise
 
 
+class Deaf:
+    """What a task waits for instead of a future that a cancellation of the task must not touch.
+
+    To a task it looks like that future; it only remembers that a cancellation came.
+    """
+
+    __slots__ = ("_asyncio_future_blocking", "_future", "cancelled")
+
+    def __init__(self) -> None:
+        self.cancelled: asyncio.CancelledError | None = None
+
+    def stand_for(self, future: asyncio.Future[Any]) -> Deaf:
+        """Be waited for in place of this one."""
+        # What a future says to the task that awaits it, and a task takes back: now between the task and us.
+        future._asyncio_future_blocking = False
+        self._asyncio_future_blocking = True
+        self._future = future
+        return self
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._future.get_loop()
+
+    def add_done_callback(self, wake: Callable[[Any], object], *, context: Context | None = None) -> None:
+        self._future.add_done_callback(wake, context=context)
+
+    def cancel(self, msg: object = None) -> bool:
+        self.cancelled = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
+        return True
+
+
 @coroutine
-def _resume(work: Coroutine[Any, Any, T], pending: Any) -> Generator[Any, Any, T]:
-    """Go on with a coroutine that waits for `pending` already."""
+def _finish(work: Coroutine[Any, Any, T], pending: Any) -> Generator[Any, Any, T]:
+    """Go on to its end with a coroutine that waits for `pending`; a cancellation meanwhile is raised after that."""
+    deaf = Deaf()
     while True:
         try:
             try:
-                value = yield pending
-            except BaseException as error:  # noqa: BLE001 - it is the coroutine's, whatever it is
-                pending = work.throw(error)
-            else:
-                pending = work.send(value)
+                if pending is None:
+                    yield None
+                else:
+                    yield deaf.stand_for(pending)
+            except BaseException as error:  # noqa: BLE001 - it is the work's, whatever it is
+                if pending is not None or not isinstance(error, asyncio.CancelledError):
+                    pending = work.throw(error)
+                    continue
+                # Between two turns of the loop there is no future to be deaf for.
+                deaf.cancelled = error
+            pending = work.send(None)
         except StopIteration as stop:
+            if deaf.cancelled is not None:
+                # The work is done and its outcome known; the caller was told to stop, and stops now.
+                raise deaf.cancelled from None
             return stop.value  # type: ignore[no-any-return]
+        except Exception:
+            if deaf.cancelled is not None:
+                raise deaf.cancelled from None
+            raise
 
 
-async def _go_on(work: Coroutine[Any, Any, T], pending: Any) -> T:
-    return await _resume(work, pending)
+async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    """Await work for so long, TimeoutError after that.
+
+    In a task of its own: `asyncio.timeout` would cancel the caller's, which is deaf while shielded.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=max(0.0, seconds))
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task})
+        raise
+    if not done:
+        task.cancel()
+        await asyncio.wait({task})
+        raise TimeoutError
+    return task.result()
 
 
 class Turns:
@@ -122,23 +182,12 @@ class AsyncioIo:
         return await signal.wait(None if until is None else until - clock.now())
 
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        # Most work ends at its first step; only what has to wait needs a task of its own.
+        # In the caller's own task: another one would cost more than all the rest of a release.
         try:
             pending = work.send(None)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
-        task = self.loop.create_task(_go_on(work, pending))
-        cancelled: asyncio.CancelledError | None = None
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None and not task.cancelled():
-            # The work is done and its outcome known; the caller was told to stop, and stops now.
-            task.exception()
-            raise cancelled
-        return task.result()
+        return await _finish(work, pending)
 
     def signal(self) -> AsyncioSignal:
         return AsyncioSignal(self.loop)

@@ -41,7 +41,10 @@ class Io(Protocol):
         """Wait until the signal is set or the time has come; whether it was set."""
 
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        """Finish `work` even if the caller is cancelled meanwhile, then let the cancellation go on."""
+        """Finish `work` even if the caller is cancelled meanwhile, then let the cancellation go on.
+
+        Work that limits itself in time does so without cancelling the task that it runs in.
+        """
 
     def signal(self) -> Signal:
         """A signal that `wait` of this Io understands."""

@@ -15,6 +15,7 @@ from typing import cast
 from holdfast.engines.etcd.address import Address
 from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed, Conversation
 from holdfast.runtime import clock
+from holdfast.runtime.asyncio import within
 
 _RECEIVED = 65536
 SILENT_FOR, ANSWERED_WITHIN = 10.0, 3.0
@@ -210,10 +211,12 @@ class LoopConnection(asyncio.Protocol):
         context = _context(address) if address.tls else None
         name = (address.server_name or host) if address.tls else None
         try:
-            async with asyncio.timeout(limit):
-                _, made = await loop.create_connection(
+            _, made = await within(
+                limit,
+                loop.create_connection(
                     lambda: cls(address, target, loop), host, port, ssl=context, server_hostname=name
-                )
+                ),
+            )
         except (OSError, TimeoutError) as error:
             raise _no_way(target, error) from error
         return made

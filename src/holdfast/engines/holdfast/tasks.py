@@ -80,7 +80,7 @@ class TaskWire:
         self._desk, self._loop = desk, loop
 
     async def open(self, address: Address, until: float) -> PushStream:
-        # In a task of its own: shielded work may change tasks, and a limit in time has to cancel the right one.
+        # In a task of its own: a limit in time cancels the task that it is set in, and one with shielded work is deaf.
         opening = self._loop.create_task(self._open(address, until))
         try:
             return await opening

@@ -13,6 +13,7 @@ from holdfast.engines.resp.blocking import MOST_REDIRECTIONS, MOST_REPEATS
 from holdfast.engines.resp.wire import WRONG_SERVER, Address, AnyRequest, Login, Lost, pack, redirection, refused
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
+from holdfast.runtime.asyncio import within
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.route import Route
@@ -120,13 +121,16 @@ async def open_stream(
 ) -> Stream:
     """A connection that is logged in; Lost if that does not work in time, and then nothing was sent for anybody."""
     stream = Stream(address, loop)
+
+    async def log_in() -> None:
+        host, port = address
+        server_name = address.host if tls is not None else None
+        await loop.create_connection(lambda: stream, host, port, ssl=tls, server_hostname=server_name)
+        replies = [await stream.send(pack(command), until) for command in login.commands()]
+        login.check(replies)
+
     try:
-        async with asyncio.timeout(max(0.001, until - clock.now())):
-            host, port = address
-            server_name = address.host if tls is not None else None
-            await loop.create_connection(lambda: stream, host, port, ssl=tls, server_hostname=server_name)
-            replies = [await stream.send(pack(command), until) for command in login.commands()]
-            login.check(replies)
+        await within(until - clock.now(), log_in())
     except (OSError, Lost) as error:
         problem = error.problem if isinstance(error, Lost) else str(error) or "no answer in time"
         stream.end(problem)
