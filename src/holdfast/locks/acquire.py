@@ -64,9 +64,10 @@ async def take(client: Client, spec: Spec, until: float | None, taken: list[Hold
     """Acquire, again under a new session if the first one ended while we stood in line."""
     waits = waits and (until is None or until > client.io.now())
     while True:
-        session = await client.live_session(answer_by(until))
+        session = client.session_now() or await client.live_session(answer_by(until))
         owner = client.owner(session)
-        await client.withdraw_late(owner, spec.name, answer_by(until))
+        if client.withdrawing:
+            await client.withdraw_late(owner, spec.name, answer_by(until))
         held = session.find(owner, client.kind(spec.kind), spec.name)
         if held is not None and not spec.limit:
             again = reenter(client, spec, held, taken)

@@ -97,12 +97,17 @@ class Client:
         """When a request that is sent now has to be answered."""
         return self.io.now() + self.call_limit
 
+    def session_now(self) -> Session | None:
+        """The session, if there is one and it lives."""
+        self.check_open()
+        session = self.session
+        return session if session is not None and session.over is None and self.io.now() < session.deadline else None
+
     async def live_session(self, by: float = float("inf")) -> Session:
         """The session, opened if there is none; EngineUnavailable if that takes too long, or longer than `by`."""
         while True:
-            self.check_open()
-            session = self.session
-            if session is not None and session.over is None and self.io.now() < session.deadline:
+            session = self.session_now()
+            if session is not None:
                 return session
             keeper = self.start_keeper()
             signal = self.io.signal()
@@ -123,6 +128,8 @@ class Client:
 
     def start_keeper(self) -> Keeper:
         """The keeper, started when it is first needed."""
+        if self.keeper is not None:
+            return self.keeper
         with self._starting:
             if self.keeper is None:
                 self.keeper = Keeper(self, self._keeper_verbs(), self._stalled)
@@ -162,6 +169,11 @@ class Client:
             raise
         self.doubtful.discard(claim.id)
         return True
+
+    @property
+    def withdrawing(self) -> bool:
+        """Whether the keeper still has claims to withdraw."""
+        return self.keeper is not None and bool(self.keeper.withdrawals)
 
     async def withdraw_late(self, owner: str, name: str, by: float) -> None:
         """Finish what is still to be withdrawn of this owner on this name, so that it does not wait for itself."""

@@ -21,7 +21,7 @@ class GrantView:
     """
 
     def __init__(self, client: Client, hold: Hold) -> None:
-        self._client, self._hold, self._pid = client, hold, os.getpid()
+        self._client, self._hold, self._pid = client, hold, client.pid
         self._released = False
         self._unhook: Callable[[], None] | None = None
 

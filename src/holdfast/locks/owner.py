@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from holdfast.core.names import check_name
 from holdfast.errors import InvalidRequest
@@ -22,7 +22,8 @@ from holdfast.errors import InvalidRequest
 _chosen: ContextVar[str | None] = ContextVar("holdfast-owner", default=None)
 _numbers = itertools.count(1)
 _threads = threading.local()
-_tasks: WeakKeyDictionary[asyncio.Task[Any], str] = WeakKeyDictionary()
+_tasks: dict[int, tuple[weakref.ref[asyncio.Task[Any]], str]] = {}
+"""By the address of a task, which is another one's when it is gone: so the task itself is compared."""
 
 
 @contextmanager
@@ -50,15 +51,27 @@ def current_owner() -> str:
         return chosen
     task = running_task()
     if task is not None:
-        known = _tasks.get(task)
-        if known is None:
-            known = _tasks[task] = f"a{next(_numbers)}"
-        return known
+        known = _tasks.get(id(task))
+        return known[1] if known is not None and known[0]() is task else _name_task(task)
     try:
         return _threads.id  # type: ignore[no-any-return]
     except AttributeError:
         _threads.id = f"t{next(_numbers)}"
         return _threads.id  # type: ignore[no-any-return]
+
+
+def _name_task(task: asyncio.Task[Any]) -> str:
+    """A number of its own for a task, forgotten with it."""
+    address = id(task)
+
+    def forget(gone: weakref.ref[asyncio.Task[Any]]) -> None:
+        known = _tasks.get(address)
+        if known is not None and known[0] is gone:
+            del _tasks[address]
+
+    name = f"a{next(_numbers)}"
+    _tasks[address] = (weakref.ref(task, forget), name)
+    return name
 
 
 def current_thread_name() -> str:

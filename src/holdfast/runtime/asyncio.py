@@ -174,8 +174,8 @@ class AsyncioIo:
         self.port, self.loop = port, loop
         self._callbacks: set[asyncio.Task[Any]] = set()
 
-    async def call(self, request: Any, until: float) -> Any:
-        return await self.port.call(request, until)
+    def call(self, request: Any, until: float) -> Coroutine[Any, Any, Any]:
+        return self.port.call(request, until)
 
     async def wait(self, signal: Signal, until: float | None) -> bool:
         assert isinstance(signal, AsyncioSignal)

@@ -59,8 +59,8 @@ class BlockingIo:
         assert isinstance(signal, BlockingSignal)
         return signal.wait(None if until is None else max(0.0, until - clock.now()))
 
-    async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
-        return await work
+    def shielded(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        return work
 
     def signal(self) -> threading.Event:
         return threading.Event()
