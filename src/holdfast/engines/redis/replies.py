@@ -17,8 +17,10 @@ def seconds(milliseconds: Any) -> float | None:
     return None if found < 0 else found / 1000
 
 
-def standing(reply: list[Any]) -> Standing:
-    """How a claim stands."""
+def standing(reply: Any) -> Standing:
+    """How a claim stands. A token by itself is a grant about which there is no more to say."""
+    if type(reply) is bytes:
+        return Granted(int(reply))
     match reply[0]:
         case b"granted":
             return Granted(int(reply[1]), None if reply[2] < 0 else reply[2], seconds(reply[3]))

@@ -147,7 +147,7 @@ class RedisVerbs:
         # Before it is sent, so that no heartbeat misses it.
         self._ledger.forget(claim.id)
         reply = await self.io.call(Request(self._release, self._prefix, (*args, 0), True, (*args, 1)), until)
-        return Done() if reply[0] == b"done" else Gone(reply[1].decode())
+        return Done() if reply == 1 else Gone(reply[1].decode())
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
         self._ledger.forget(claim.id)

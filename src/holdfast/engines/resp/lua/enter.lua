@@ -2,8 +2,8 @@
 -- ARGV[1] claim id  ARGV[2] session  ARGV[3] owner  ARGV[4] lock, as kind:name  ARGV[5] mode, x or s
 -- ARGV[6] permits, 0 if not counted  ARGV[7] 1 to wait in line  ARGV[8] max_hold in ms, 0 for none
 -- ARGV[9] note  ARGV[10] thread  ARGV[11] 1 if the owner has another claim
--- Returns {'granted', token, slot or -1, ms left of max_hold or -1}, {'place', position, who is in the way},
--- {'refused', who}, {'gone', reason}, {'over'}, {'deadlock', links} or {'limit', the other limit}.
+-- Returns the token if that is all there is to say, else {'granted', token, slot or -1, ms left of max_hold or -1},
+-- {'place', position, who is in the way}, {'refused', who}, {'gone', reason}, {'over'}, {'deadlock', links} or {'limit', the other limit}.
 local P, call, id, lock = KEYS[1], redis.call, ARGV[1], ARGV[4]
 local stamp = call('TIME')
 local now_us = stamp[1] * 1000000 + stamp[2]
@@ -16,21 +16,24 @@ if not alive[1] or tonumber(alive[1]) <= now then
 end
 
 -- Nobody holds it, nobody stands in line, nobody watches, nothing of this session was ever taken back, and it does not
--- end by itself: then this is all there is to do. What follows says the same at length.
+-- end by itself: then this is all there is to do, in as few steps as there can be. What follows says the same at length.
 if ARGV[8] == '0' and call('EXISTS', lock_key, P .. 'line:' .. lock, P .. 'gone:' .. ARGV[2], P .. 'watches') == 0 then
-  local limit = tonumber(ARGV[6])
-  local slot = limit > 0 and 0 or -1
-  local number = tonumber(call('GET', P .. 'last') or 0) + 1
-  if number < now_us then
-    number = now_us
+  local token = stamp[1] .. string.sub('00000' .. stamp[2], -6)
+  local last = call('GETSET', P .. 'last', token)
+  if not last or tonumber(last) < now_us then
+    local limit = tonumber(ARGV[6])
+    local row = {ARGV[2], ARGV[3], ARGV[5], now_us, now, now_us, -1, 0, limit, ARGV[10], ARGV[9], '', 0}
+    local mark = ARGV[5]
+    if limit > 0 then
+      row[7], mark = 0, ARGV[6]
+    end
+    call('HSET', lock_key, '', mark, id, cmsgpack.pack(row))
+    call('PEXPIRE', lock_key, 2 * alive[2] + 60000)
+    call('HSET', session_key, 'c:' .. id, ARGV[3] .. '\n' .. lock)
+    return limit > 0 and {'granted', token, 0, -1} or token
   end
-  local token = string.format('%.0f', number)
-  call('SET', P .. 'last', token)
-  local row = {ARGV[2], ARGV[3], ARGV[5], number, now, number, slot, 0, limit, ARGV[10], ARGV[9], '', 0}
-  call('HSET', lock_key, '', limit > 0 and ARGV[6] or ARGV[5], id, cmsgpack.pack(row))
-  call('PEXPIRE', lock_key, 2 * alive[2] + 60000)
-  call('HSET', session_key, 'c:' .. id, ARGV[3] .. '\n' .. lock)
-  return {'granted', token, slot, -1}
+  -- The clock is behind the last token: the next one is counted.
+  call('SET', P .. 'last', last)
 end
 
 --@use namespace

@@ -1,12 +1,12 @@
 -- A claim as it is kept: an array, packed. `lock:<lock>` holds the granted ones by claim id, and under the empty
--- field what they are: 'x', 's' or the number of permits. `wait:<lock>` holds those in line, `line:<lock>` their order.
+-- field what they are: 'x' ('m' if it ends by itself), 's' or the number of permits. `wait:<lock>` holds those in line, `line:<lock>` their order.
 local SESSION, OWNER, MODE, ORDER, SINCE, TOKEN, SLOT, DIES, LIMIT, THREAD, NOTE, TICKET, MAX_HOLD =
   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 
 local pack, unpack_row = cmsgpack.pack, cmsgpack.unpack
 
 local function mark(row)
-  return row[LIMIT] > 0 and text(row[LIMIT]) or row[MODE]
+  return row[LIMIT] > 0 and text(row[LIMIT]) or row[MODE] == 'x' and row[DIES] > 0 and 'm' or row[MODE]
 end
 
 -- Times in ms, whatever a max_hold is.
