@@ -64,6 +64,8 @@ class Keeper:
         self.withdrawals: list[Withdrawal] = []
         self._beat_at = NEVER
         self._sweep_at = NEVER
+        self._sleeps_until = NEVER
+        """When the keeper wakes by itself; never, as far as others know, while it is awake or about to sleep."""
         self._calm = 0.0
         """How long to leave the engine alone between sweeps: grows while they find nothing."""
         self._opened = self._open_at = -NEVER
@@ -84,8 +86,10 @@ class Keeper:
 
     def sweep_soon(self) -> None:
         """Somebody here has begun to wait: find out when what it waits for can die."""
-        self._sweep_at = min(self._sweep_at, self.io.now() + self._calm)
-        self.verbs.bell.set()
+        due = self._sweep_at = min(self._sweep_at, self.io.now() + self._calm)
+        # On a lock that many want this is called for every grant. A keeper that wakes in time anyway is left alone.
+        if due < self._sleeps_until:
+            self.verbs.bell.set()
 
     def withdraw(self, claim: Claim, unanswered: bool) -> None:
         """Withdraw a claim, for as long as it takes: until it is confirmed or the session has ended."""
@@ -114,7 +118,10 @@ class Keeper:
         bell = self.verbs.bell
         try:
             while not self.stopping:
-                await self.io.wait(bell, self.next_due())
+                due = self.next_due()
+                self._sleeps_until = NEVER if due is None else due
+                await self.io.wait(bell, due)
+                self._sleeps_until = NEVER
                 bell.clear()
                 await self.work()
         except Exception as error:

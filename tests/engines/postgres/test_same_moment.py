@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,10 +22,16 @@ def together(*works: Callable[[], Any]) -> list[Any]:
 
     def do(work: Callable[[], Any]) -> Any:
         start.wait()
-        try:
-            return work()
-        except holdfast.HoldfastError as error:
-            return error
+        until = time.monotonic() + 60
+        while True:
+            try:
+                return work()
+            except holdfast.EngineUnavailable as error:
+                # A machine that is busy with other things: what does not wait has half a second for its answer.
+                if time.monotonic() > until:
+                    return error
+            except holdfast.HoldfastError as error:
+                return error
 
     with ThreadPoolExecutor(len(works)) as threads:
         return list(threads.map(do, works))

@@ -15,29 +15,34 @@ from holdfast.core import names
 from holdfast.core.table import commands as cm
 from holdfast.core.table.rows import Session, party
 from holdfast.engines.postgres import statements as st
-from holdfast.engines.postgres.rows import Asked, clean, crosses, id_range, some_row
+from holdfast.engines.postgres.rows import Asked, clean, crosses, some_row
 from holdfast.engines.postgres.wire import Statement
 from holdfast.model import Claim, Place
 
-_ALIVE = f"EXISTS (SELECT 1 FROM sessions WHERE id = $1 AND NOT ended AND expires_at > (SELECT {st.CLOCK}))"
+NO_FLUSH = "set_config('synchronous_commit','off',true)"
+
+_NOW = f"WITH t(now) AS MATERIALIZED (SELECT {st.CLOCK})"
+_ALIVE = "EXISTS (SELECT 1 FROM sessions WHERE id = $1 AND NOT ended AND expires_at > (SELECT now FROM t))"
+_ALL_ALIVE = f"NOT EXISTS ({st.UNBURIED})"
 _NO_STONE = "NOT EXISTS (SELECT 1 FROM tombstones WHERE session = $1 AND claim_id = $2)"
 _NOBODY_WATCHES = "NOT EXISTS (SELECT 1 FROM watches)"
+_USUAL = f"{_ALIVE} AND {_NO_STONE} AND {_NOBODY_WATCHES}"
 
 # $1 session, $2 claim id, $3 bucket, $4 kind, $5 name, $6 owner, $7 mode, $8 max_hold, $9 note, $10 thread.
+_NEWCOMER = "text, text, int, text, text, text, text, float8, text, text"
+_NEW_ID = "NOT EXISTS (SELECT 1 FROM claims WHERE id = $2)"
+_ROW = "$2, $1, $6, $4, $5, $7, false, 0, false, $8, $9, $10, n.last, t.now"
 ENTER = Statement(
-    "hf_fast_enter", "text, text, int, text, text, text, text, float8, text, text",
-    f"WITH t(now) AS MATERIALIZED (SELECT {st.CLOCK}), n AS (UPDATE counters SET last = last + 1 WHERE bucket = $3"
-    f" AND {_ALIVE} AND {_NO_STONE} AND {_NOBODY_WATCHES} AND NOT EXISTS (SELECT 1 FROM claims WHERE id = $2)"
+    "hf_fast_enter", _NEWCOMER,
+    f"{_NOW}, n AS (UPDATE counters SET last = last + 1 WHERE bucket = $3 AND {_USUAL} AND {_NEW_ID}"
     " AND NOT EXISTS (SELECT 1 FROM claims WHERE kind = $4 AND name = $5) RETURNING last),"
-    " put AS (INSERT INTO claims SELECT $2, $1, $6, $4, $5, $7, false, 0, false, $8, $9, $10, n.last, t.now, n.last,"
-    " NULL, t.now + $8, '' FROM n, t RETURNING token)"
+    f" put AS (INSERT INTO claims SELECT {_ROW}, n.last, NULL, t.now + $8, '' FROM n, t RETURNING token)"
     " SELECT to_json(token) FROM put",
 )  # fmt: skip
 # $1 session, $2 claim id, $3 kind, $4 name.
 RELEASE = Statement(
     "hf_fast_release", "text, text, text, text",
-    "WITH gone AS (DELETE FROM claims WHERE id = $2 AND token IS NOT NULL AND dies_at IS NULL"
-    f" AND {_ALIVE} AND {_NO_STONE} AND {_NOBODY_WATCHES}"
+    f"{_NOW}, gone AS (DELETE FROM claims WHERE id = $2 AND token IS NOT NULL AND dies_at IS NULL AND {_USUAL}"
     " AND NOT EXISTS (SELECT 1 FROM claims WHERE kind = $3 AND name = $4 AND token IS NULL) RETURNING id)"
     " SELECT to_json(id) FROM gone",
 )  # fmt: skip
@@ -46,36 +51,33 @@ RELEASE = Statement(
 # doubt. $5 bucket, $6 the sessions of this process, which are told without the server's help.
 PASS_ON = Statement(
     "hf_fast_pass_on", "text, text, text, text, int, text[]",
-    f"WITH t(now) AS MATERIALIZED (SELECT {st.CLOCK}), first AS MATERIALIZED (SELECT c.* FROM claims c"
-    " WHERE c.kind = $3 AND c.name = $4 AND c.token IS NULL ORDER BY c.ord, c.id LIMIT 1),"
+    f"{_NOW}, first AS MATERIALIZED (SELECT * FROM claims WHERE kind = $3 AND name = $4 AND token IS NULL"
+    " ORDER BY ord, id LIMIT 1),"
     " gone AS (DELETE FROM claims WHERE id = $2 AND token IS NOT NULL AND dies_at IS NULL AND mode = 'exclusive'"
-    f" AND NOT subtree AND {_ALIVE} AND {_NO_STONE} AND {_NOBODY_WATCHES}"
-    " AND NOT EXISTS (SELECT 1 FROM sessions WHERE NOT ended AND expires_at <= (SELECT now FROM t))"
-    " AND NOT EXISTS (SELECT 1 FROM claims x WHERE x.kind = $3 AND x.name = $4 AND x.token IS NOT NULL AND x.id <> $2)"
+    f" AND NOT subtree AND {_USUAL} AND {_ALL_ALIVE}"
     " AND EXISTS (SELECT 1 FROM first f JOIN sessions s ON s.id = f.session WHERE NOT s.ended AND f.mode = 'exclusive'"
-    " AND NOT f.subtree AND f.dies_at IS NULL) RETURNING id),"
+    " AND NOT f.subtree AND f.dies_at IS NULL)"
+    " AND NOT EXISTS (SELECT 1 FROM claims WHERE kind = $3 AND name = $4 AND id <> $2"
+    " AND ord < (SELECT ord FROM first)) RETURNING id),"
     " n AS (UPDATE counters SET last = last + 1 WHERE bucket = $5 AND EXISTS (SELECT 1 FROM gone) RETURNING last),"
-    " put AS (UPDATE claims c SET token = n.last, since = t.now, dies_at = t.now + c.max_hold FROM n, t, first"
-    " WHERE c.id = first.id RETURNING c.id, c.session, c.token, c.max_hold)"
+    " put AS (UPDATE claims c SET token = n.last, since = t.now, dies_at = t.now + c.max_hold FROM n, t"
+    " WHERE c.id = (SELECT id FROM first) RETURNING c.id, c.session, c.token, c.max_hold)"
     " SELECT json_build_array(id, session, token, max_hold, CASE WHEN session <> ALL($6)"
     " THEN pg_notify('holdfast_' || session, 'granted ' || id) IS NULL END) FROM put",
 )  # fmt: skip
 
-# A place in line, for an owner that has nothing else: it can be part of no deadlock. $11 to $12 is the range of the
-# session's claim ids. Gives the time, who is in the way (with its session), and how many stand before it.
-_WAITERS = "c.kind = $4 AND c.name = $5"
+# A place in line, for an owner that has nothing else: it can be part of no deadlock. Gives the time, who is in the way
+# (with its session), and how many stand before it.
 QUEUE = Statement(
-    "hf_fast_queue", "text, text, int, text, text, text, text, float8, text, text, text, text",
-    f"WITH t(now) AS MATERIALIZED (SELECT {st.CLOCK}), b AS MATERIALIZED (SELECT {st.WITH_SESSION} AS found"
-    f" {st.LIVE_CLAIMS} AND {_WAITERS} AND ($7 = 'exclusive' OR c.mode = 'exclusive') ORDER BY c.ord, c.id LIMIT 1),"
+    "hf_fast_queue", _NEWCOMER,
+    f"{_NOW}, b AS MATERIALIZED (SELECT {st.WITH_SESSION} AS found {st.LIVE_CLAIMS} AND c.kind = $4 AND c.name = $5"
+    " AND ($7 = 'exclusive' OR c.mode = 'exclusive') ORDER BY c.ord, c.id LIMIT 1),"
     " n AS (UPDATE counters SET last = last + 1 WHERE bucket = $3 AND EXISTS (SELECT 1 FROM b)"
-    f" AND {_ALIVE} AND {_NO_STONE} AND {_NOBODY_WATCHES} AND NOT EXISTS (SELECT 1 FROM claims WHERE id = $2)"
-    " AND NOT EXISTS (SELECT 1 FROM sessions WHERE NOT ended AND expires_at <= (SELECT now FROM t))"
-    " AND NOT EXISTS (SELECT 1 FROM claims WHERE id > $11 AND id < $12 AND owner = $6 AND id <> $2) RETURNING last),"
-    " put AS (INSERT INTO claims SELECT $2, $1, $6, $4, $5, $7, false, 0, false, $8, $9, $10, n.last, t.now, NULL,"
-    " NULL, NULL, '' FROM n, t RETURNING id)"
-    f" SELECT json_build_array((SELECT now FROM t), (SELECT found FROM b), (SELECT count(*) {st.LIVE_CLAIMS}"
-    f" AND {_WAITERS} AND c.token IS NULL)) FROM put",
+    f" AND {_USUAL} AND {_ALL_ALIVE} AND {_NEW_ID} AND NOT EXISTS (SELECT 1 FROM claims WHERE owner = $6)"
+    " RETURNING last),"
+    f" put AS (INSERT INTO claims SELECT {_ROW}, NULL, NULL, NULL, '' FROM n, t RETURNING since)"
+    " SELECT json_build_array(since, (SELECT found FROM b), (SELECT count(*) FROM claims"
+    " WHERE kind = $4 AND name = $5 AND token IS NULL)) FROM put",
 )  # fmt: skip
 
 
@@ -86,7 +88,7 @@ def fits(claim: Claim) -> bool:
 
 def queue(command: cm.Enter) -> Asked:
     """What gives a claim on a crowded lock its place in line."""
-    return QUEUE, (*statement(command)[1], *id_range(command.claim.session))
+    return QUEUE, statement(command)[1]
 
 
 def place(found: list[Any]) -> Place:

@@ -106,10 +106,6 @@ def _held(q: ask.Held) -> Asked:
     return st.HELD, (c.kind, c.name, c.owner, c.mode == "shared", c.subtree)
 
 
-def _busy(q: ask.Busy) -> Asked:
-    return st.BUSY, (*id_range(q.claim_id.rpartition("-")[0]), q.owner, q.claim_id)
-
-
 def _under(q: ask.Under) -> Asked:
     kinds = (q.kind, q.kind[:-1] + "/") if q.kind.endswith(".") else (q.kind, q.kind)
     if not q.prefix:
@@ -126,7 +122,7 @@ QUESTIONS: dict[type, Callable[[Any], Asked]] = {
     ask.Blocker: _blocker,
     ask.Line: _line,
     ask.Held: _held,
-    ask.Busy: _busy,
+    ask.Busy: lambda q: (st.BUSY, (q.owner, q.claim_id)),
     ask.Under: _under,
     ask.NextWaiting: lambda q: (st.NEXT_WAITING, (q.kind, q.name, q.after)),
     ask.Permits: lambda q: (st.PERMITS, (q.kind, q.name)),

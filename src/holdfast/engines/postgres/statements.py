@@ -12,8 +12,10 @@ CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 _NOW = f"WITH t(now) AS MATERIALIZED (SELECT coalesce($1, {CLOCK}))"
 # A scalar subquery is computed once and can be looked up in an index; a call of the clock cannot.
 _AT = "(SELECT now FROM t)"
+# Sessions whose time is over and whose claims may still be here; `t` has to be there.
+UNBURIED = f"SELECT 1 FROM sessions WHERE buried_at IS NULL AND expires_at <= {_AT}"
 # The second item of every answer: whether there are sessions to be declared dead before anybody judges.
-_STALE = f"EXISTS (SELECT 1 FROM sessions WHERE NOT ended AND expires_at <= {_AT})"
+_STALE = f"EXISTS ({UNBURIED} AND NOT ended)"
 
 _COLUMNS = (
     "id, session, owner, kind, name, mode, subtree, permits, reentrant, max_hold, note, thread, ord, since, token,"
@@ -138,11 +140,7 @@ POSITION = _question(
     "position", "text, text, int8",
     f"(SELECT count(*) {LIVE_CLAIMS} AND c.kind = $2 AND c.name = $3 AND c.token IS NULL AND c.ord < $4)",
 )  # fmt: skip
-# An owner's claims are all of one session: $2 to $3 is the range of its claim ids.
-BUSY = _question(
-    "busy", "text, text, text, text",
-    "EXISTS (SELECT 1 FROM claims WHERE id > $2 AND id < $3 AND owner = $4 AND id <> $5)",
-)  # fmt: skip
+BUSY = _question("busy", "text, text", "EXISTS (SELECT 1 FROM claims WHERE owner = $2 AND id <> $3)")
 LINE = _question("line", "text, text", _rows("c.kind = $2 AND c.name = $3"))
 _LINE_PARTS = ("c.kind = $2 AND c.name = $3", *_across("$2", "$4", "$5", "$6", "true"))
 LINE_PATH = _question(
@@ -189,10 +187,10 @@ DEAD = _question(
 )  # fmt: skip
 NEXT_DEATH = _question(
     "next_death", "",
-    "(SELECT least((SELECT min(expires_at) FROM sessions WHERE NOT ended),"
+    "(SELECT least((SELECT min(expires_at) FROM sessions WHERE buried_at IS NULL AND NOT ended),"
     f" (SELECT min(dies_at) FROM claims WHERE dies_at IS NOT NULL AND dies_at > {_AT})))",
     f"(EXISTS (SELECT 1 FROM sessions s WHERE {_DEAD_SESSIONS.replace('$2', '1')})"
-    f" OR EXISTS (SELECT 1 FROM sessions WHERE NOT ended AND expires_at <= {_AT})"
+    f" OR {_STALE}"
     f" OR EXISTS (SELECT 1 FROM claims WHERE dies_at IS NOT NULL AND dies_at <= {_AT})"
     f" OR EXISTS (SELECT 1 FROM cells WHERE expires_at IS NOT NULL AND expires_at <= {_AT}))",
 )  # fmt: skip
@@ -234,7 +232,7 @@ MAILBOX = _question(
 
 MARK_DEAD = Statement(
     "hf_mark_dead", "",
-    "WITH dead AS (SELECT id FROM sessions WHERE NOT ended"
+    "WITH dead AS (SELECT id FROM sessions WHERE buried_at IS NULL AND NOT ended"
     f" AND expires_at <= (SELECT {CLOCK}) ORDER BY id FOR UPDATE)"
     " UPDATE sessions s SET ended = true FROM dead WHERE s.id = dead.id",
 )  # fmt: skip

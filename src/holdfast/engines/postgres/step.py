@@ -74,6 +74,11 @@ class Message:
     def text(self, sql: str) -> None:
         self.parts.append(sql)
 
+    def lock(self, lock_class: int, numbers: Iterable[int], *more: str) -> None:
+        """Take advisory locks until the transaction ends, in this order; `more` is called after them."""
+        calls = [f"pg_advisory_xact_lock({lock_class},{number})" for number in numbers]
+        self.parts.append(f"SELECT {','.join([*calls, *more])}")
+
     def call(self, statement: Statement, values: Iterable[Any]) -> None:
         first = statement.name not in self.wire.prepared and statement not in self.called
         if first:
@@ -140,18 +145,19 @@ class Attempt:
     def _begin(self) -> None:
         """The locks that are known to be needed."""
         self.message.text("BEGIN")
-        for bucket in sorted(self.buckets):
-            self._lock(bucket)
+        if self.buckets:
+            self._lock(*sorted(self.buckets))
         match self.command:
             case cm.Renew() | cm.Open():
                 # Its own row first, then the clock: see `sessions.ended`. No bucket, so no order to keep.
                 id_ = self.command.session if isinstance(self.command, cm.Renew) else self.command.session.id
                 self.message.call(st.LOCK_SESSION, (id_,))
 
-    def _lock(self, number: int) -> None:
-        if number not in self._taken:
-            self._taken.add(number)
-            self.message.text(f"SELECT FROM pg_advisory_xact_lock({self.lock_class},{number})")
+    def _lock(self, *numbers: int) -> None:
+        missing = [number for number in numbers if number not in self._taken]
+        if missing:
+            self._taken.update(missing)
+            self.message.lock(self.lock_class, missing)
 
     def _write_changes(self) -> None:
         changes = self.step.changes

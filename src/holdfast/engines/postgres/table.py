@@ -24,6 +24,12 @@ from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.runtime import clock
 
 MOST_CROWDED = 1000
+COURTESY = 0.001
+"""For how many seconds whoever has passed a lock on lets the next one go first, before it asks for a place again.
+
+The next one may give it back at once. That would have to wait until the place is taken, and everybody in line with it;
+but a place can be taken while a release is on its way to the disk.
+"""
 
 
 class Unflushed:
@@ -60,7 +66,8 @@ class PostgresTable:
     ) -> None:
         self.connections, self.own, self.deliver, self.unflushed = connections, own, deliver, unflushed
         self.passed_on = passed_on
-        self.crowded: set[tuple[str, str]] = set()
+        self.crowded: dict[tuple[str, str], float] = {}
+        """Where claims have to queue, and when one was last passed on from here."""
         self.queued: set[str] = set()
         """Claims that are known to stand in line."""
         self.address = connections.address.shown
@@ -119,22 +126,21 @@ class PostgresTable:
         """All in one round trip; None where something is in the way, and nothing was done."""
         claim = command.claim
         releases = isinstance(command, cm.Release)
+        if crowded and not releases:
+            await self._let_others_go(claim)
         earlier = self.unflushed.snapshot()
         wire = await self.connections.take(until)
         message = Message(wire)
-        message.text("BEGIN")
-        message.text(f"SELECT FROM pg_advisory_xact_lock({self.lock_class},{names.bucket(claim.name)})")
+        # Statements of one message are one transaction. The locks come in one before, for what is seen after them.
+        locks = [names.bucket(claim.name), *([WAIT_LOCK] if crowded and not releases else [])]
+        # Neither an end nor a place in line has to be on disk before it is told: see `Attempt`.
+        message.lock(self.lock_class, locks, *([fast.NO_FLUSH] if releases is not crowded else []))
         if not crowded:
             message.call(*fast.statement(command))
         elif isinstance(command, cm.Release):
             message.call(*fast.pass_on(claim, self.own))
         else:
-            message.text(f"SELECT FROM pg_advisory_xact_lock({self.lock_class},{WAIT_LOCK})")
             message.call(*fast.queue(command))
-        if releases is not crowded:
-            # Neither an end nor a place in line has to be on disk before it is told: see `Attempt`.
-            message.text("SET LOCAL synchronous_commit = off")
-        message.text("COMMIT")
         try:
             found = await message.send(until)
         except SqlError as error:
@@ -156,6 +162,7 @@ class PostgresTable:
             return fast.place(found[0])
         if crowded:
             self.unflushed.flushed(earlier)
+            self.crowded[claim.kind, claim.name] = clock.now()
             id_, session, token, max_hold, _ = found[0]
             if session in self.own:
                 self.passed_on[id_] = Granted(token, None, max_hold)
@@ -166,6 +173,11 @@ class PostgresTable:
             return cm.Done()
         self.unflushed.flushed(earlier)
         return Granted(found[0], None, claim.max_hold)
+
+    async def _let_others_go(self, claim: Claim) -> None:
+        left = self.crowded.get((claim.kind, claim.name), 0.0) + COURTESY - clock.now()
+        if left > 0:
+            await self.connections.sockets.pause(left)
 
     async def _after_loss(self, command: cm.Enter | cm.Release, until: float) -> cm.Reply | None:
         """The connection broke, and it may have been done. An enter can be repeated; a release looks first."""
@@ -250,11 +262,11 @@ class PostgresTable:
         """Remember where claims have to queue: there, what they will ask is sent along with the first question."""
         if not isinstance(reply, Place):
             self.queued.discard(claim.id)
-            self.crowded.discard((claim.kind, claim.name))
+            self.crowded.pop((claim.kind, claim.name), None)
             return
         self.queued.add(claim.id)
         if len(self.crowded) < MOST_CROWDED:
-            self.crowded.add((claim.kind, claim.name))
+            self.crowded.setdefault((claim.kind, claim.name), 0.0)
 
     def _pass_on(self, attempt: Attempt) -> None:
         """Tell the claims of this process what became of them. One that was granted need not ask the server again:

@@ -20,6 +20,7 @@ Ready = Callable[[int, int, float], Awaitable[bool]]
 
 _GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
 _IDLE = pq.TransactionStatus.IDLE
+_read_json = json.JSONDecoder().decode
 
 
 class SqlError(Exception):
@@ -164,7 +165,8 @@ class Wire:
                     failure = failure or _error(result)
                 elif result.ntuples and result.nfields:
                     text = result.get_value(0, 0)
-                    values.append(None if not text else json.loads(text))
+                    if text != b"":  # that is what a function says that returns nothing
+                        values.append(None if text is None else _read_json(text.decode()))
         except psycopg.OperationalError as error:
             self.close()
             raise WireLost(str(error).strip() or "the connection was lost") from error
