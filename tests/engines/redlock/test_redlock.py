@@ -279,9 +279,9 @@ def test_a_grant_that_a_heartbeat_overtook_is_confirmed_once_more(nodes: Nodes) 
         first = locks.lock("first").acquire()
         ledger = locks._core.engine.ledger  # type: ignore[attr-defined]
         now = locks._core.io.now()
-        assert ledger.hold("x-1", "lock:x", now)
+        assert ledger.hold(ledger.session, "x-1", "lock:x", now)
         assert set(ledger.beat(now + 1.0)) == {first._hold.claim.id, "x-1"}
-        assert not ledger.hold("x-2", "lock:x", now)
+        assert not ledger.hold(ledger.session, "x-2", "lock:x", now)
         ledger.forget("x-1", for_good=True)
         second = locks.lock("second").acquire()
 

@@ -71,6 +71,8 @@ class RedlockEngine:
         self.ledger = Ledger()
         self.bell = Bell(lambda claim_id: self.deliver(Notice("", claim_id, GRANTED)))
         self.session: Session | None = None
+        self.ttl = 0.0
+        """Of the last session that was opened."""
         self.rests = Rests(len(self.routes))
         self._ports: list[NodesPort] = []
         self._loop_ports: list[NodesAsyncioPort] = []

@@ -23,14 +23,21 @@ class Ledger:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.begin()
+        self.begin("")
 
-    def begin(self) -> None:
-        """Start anew, with a new session."""
+    def begin(self, session: str) -> None:
+        """Start anew, with a new session, or with none."""
+        with self._lock:
+            self._begin(session)
+
+    def _begin(self, session: str) -> None:
+        self.session = session
         self._held: dict[str, str] = {}
         """By claim id: the lock of a grant that a majority has confirmed."""
         self._doubtful: dict[str, frozenset[int]] = {}
         """By claim id: nodes that were asked for it and have not answered."""
+        self._spoilt: set[str] = set()
+        """Claims of waiters that nodes may yet give back, late: what such a claim takes now can be taken from it."""
         self._pauses: dict[str, Iterator[float]] = {}
         self._beat_began = 0.0
         self.debts: list[Debt] = []
@@ -41,14 +48,15 @@ class Ledger:
             self._beat_began = now
             return self._held.copy()
 
-    def hold(self, claim_id: str, lock: str, proof: float) -> bool:
+    def hold(self, session: str, claim_id: str, lock: str, proof: float) -> bool:
         """Keep a grant that was confirmed by requests sent at `proof` or later.
 
         False if a heartbeat has begun since: its answer moves the deadline of everything that is
-        held, and this one was not in it.
+        held, and this one was not in it. False too if its session has ended while the nodes were asked:
+        nobody would give it back, and the heartbeats of the next session would keep it for ever.
         """
         with self._lock:
-            if self._beat_began > proof:
+            if self.session != session or self._beat_began > proof:
                 return False
             self._held[claim_id] = lock
             self._pauses.pop(claim_id, None)
@@ -67,6 +75,20 @@ class Ledger:
     def doubtful(self, claim_id: str) -> bool:
         """Whether a node may still carry out a request for it."""
         return claim_id in self._doubtful
+
+    def spoil(self, claim_id: str) -> None:
+        """It was given back to be tried again, and no majority has confirmed that."""
+        with self._lock:
+            self._spoilt.add(claim_id)
+
+    def over(self, claim_id: str) -> None:
+        """A majority knows that it is given back for good: nobody tries it again."""
+        with self._lock:
+            self._spoilt.discard(claim_id)
+
+    def spoilt(self, claim_id: str) -> bool:
+        """Whether it must not be tried again."""
+        return claim_id in self._spoilt
 
     def forget(self, claim_id: str, for_good: bool) -> None:
         """It is given back: for good, or until it is tried again. A waiter's pauses grow from try to try."""

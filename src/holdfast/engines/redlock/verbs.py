@@ -70,8 +70,8 @@ class RedlockVerbs:
 
     async def open_session(self, session: Session, until: float) -> Opened | SessionOver:
         self._check_majority(await self._round("inspect", until))
-        self._ledger.begin()
-        self.engine.session = session
+        self._ledger.begin(session.id)
+        self.engine.session, self.engine.ttl = session, session.ttl
         return Opened(milliseconds(session.ttl) / 1000)
 
     async def renew(self, session: str, until: float) -> Renewed | SessionOver:
@@ -90,7 +90,7 @@ class RedlockVerbs:
     async def _extend(self, claims: list[tuple[str, str]], until: float) -> list[tuple[str, str]]:
         """Keep claims; which of them are gone, and why. EngineUnavailable if no majority answers."""
         flat = [word for claim in claims for word in claim]
-        answers = await self._round("extend", until, milliseconds(self._session().ttl), *flat)
+        answers = await self._round("extend", until, milliseconds(self.engine.ttl), *flat)
         given = self._check_majority(answers)
         gone = []
         for at, (claim_id, _) in enumerate(claims):
@@ -119,6 +119,8 @@ class RedlockVerbs:
 
     async def close_session(self, session: str, until: float) -> Done:
         held = list(self._ledger.beat(self.io.now()).items())
+        # Whoever is being granted something at this moment gives it back.
+        self._ledger.begin("")
         for first in range(0, len(held), CLAIMS_A_REQUEST):
             part = held[first : first + CLAIMS_A_REQUEST]
             flat = [word for claim_id, lock in part for word in (claim_id, lock, 1)]
@@ -126,28 +128,29 @@ class RedlockVerbs:
         self.engine.session = None
         return Done()
 
-    def _session(self) -> Session:
-        assert self.engine.session is not None
-        return self.engine.session
-
     def _remembered(self) -> int:
         """For how many ms a node remembers that a claim was withdrawn: a late request has expired by then."""
-        return 2 * milliseconds(self._session().ttl) + 10_000
+        return 2 * milliseconds(self.engine.ttl) + 10_000
 
     # Claims
 
     async def enter(self, claim: Claim, until: float) -> Any:
-        if self.engine.session is None or self.engine.session.id != claim.session:
+        session = self.engine.session
+        if session is None or session.id != claim.session:
             return SessionOver()
-        return await self._try(claim, until)
+        return await self._try(session, claim, until)
 
     look = enter
     """Whoever was woken tries again."""
 
-    async def _try(self, claim: Claim, until: float) -> Granted | Place | Refused | Gone:
+    async def _try(
+        self, session: Session, claim: Claim, until: float
+    ) -> Granted | Place | Refused | Gone | SessionOver:
         """One try: all nodes at once. What is short of a majority is given back everywhere before it is answered."""
-        session, lock = self._session(), self._lock(claim)
-        started = self.io.now()
+        if self._ledger.spoilt(claim.id):
+            await self._give_back(claim, True, until)
+            return Gone(UNANSWERED)
+        lock, started = self._lock(claim), self.io.now()
         who = {"owner": claim.owner, "app": session.app, "host": session.host, "pid": session.pid,
                "thread": claim.thread, "note": claim.note}  # fmt: skip
         hoped = self.engine.hoped_token()
@@ -165,6 +168,9 @@ class RedlockVerbs:
             if token is not None and await self._proven(claim, lock, started, until):
                 ends = [answer[2] for answer in granted if answer[2] >= 0]
                 return Granted(token, None, min(ends) / 1000 if ends else None)
+        if self._ledger.session != session.id:
+            await self._give_back(claim, True, until)
+            return SessionOver()
         return await self._try_failed(claim, given, until)
 
     async def _token(self, claim: Claim, lock: str, proposals: list[int], until: float) -> int | None:
@@ -178,9 +184,9 @@ class RedlockVerbs:
 
     async def _proven(self, claim: Claim, lock: str, started: float, until: float) -> bool:
         """Whether the grant is good for a while. If a heartbeat began meanwhile, it is confirmed once more."""
-        ttl = self._session().ttl
-        while quorum.left(ttl, started, self.io.now()) > 0:
-            if self._ledger.hold(claim.id, lock, started):
+        ttl = self.engine.ttl
+        while self._ledger.session == claim.session and quorum.left(ttl, started, self.io.now()) > 0:
+            if self._ledger.hold(claim.session, claim.id, lock, started):
                 return True
             started = self.io.now()
             answers = await self._round("extend", until, milliseconds(ttl), claim.id, lock)
@@ -194,7 +200,11 @@ class RedlockVerbs:
         taken = [answer for answer in given if answer[0] == b"taken"]
         gone = [answer for answer in given if answer[0] == b"gone"]
         waits = claim.waits and not gone
-        await self._give_back(claim, not waits, until)
+        try:
+            await self._give_back(claim, not waits, until)
+        except EngineUnavailable:
+            self._ledger.spoil(claim.id)
+            raise
         if gone:
             return Gone(gone[0][1].decode())
         if waits and self._ledger.doubtful(claim.id):
@@ -217,6 +227,8 @@ class RedlockVerbs:
         answers = await self._round("release", until, self._remembered(), claim.id, lock, int(stays_away))
         self._ledger.doubt(claim.id, unanswered(answers))
         given = self._check_majority(answers)
+        if for_good:
+            self._ledger.over(claim.id)
         silent = frozenset(node for node, answer in enumerate(answers) if isinstance(answer, NoAnswer))
         if for_good and silent:
             ends = self.io.now() + self._remembered() / 1000
