@@ -27,8 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "fence": _API_AND_BELOW | {"", "aio"},
     "dashboard": _API_AND_BELOW | {"", "aio"},
     "verify": _API_AND_BELOW | {"", "aio", "fence"},
-    # The simulator's runs are judged by the verifier's checkers.
-    "simulate": _API_AND_BELOW | {"verify"},
+    # The simulator runs the lock server in virtual time too; its runs are judged by the verifier's checkers.
+    "simulate": _API_AND_BELOW | {"verify", "server"},
     # For users' tests: clients in front of a table that loses things.
     "testing": _API_AND_BELOW | {"", "aio", "fence"},
     "bench": _API_AND_BELOW | {"", "aio"},

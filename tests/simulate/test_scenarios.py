@@ -41,7 +41,7 @@ def test_a_scenario_shows_what_it_is_about_from_every_seed(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_scenario_that_has_to_go_wrong_goes_wrong_in_a_search(name: str) -> None:
-    result = search(find(name), 1, 300)
+    result = search(find(name), 1, 40 if name == "server-crash-hasty" else 300)
 
     assert result.ok
     assert result.expected > 0
@@ -80,6 +80,8 @@ def log_of(seed_of_hashes: str, *arguments: str) -> bytes:
     [
         ["storm", "--seed", "7"],
         ["lost-minority", "--seed", "7", "--json"],
+        ["server-crash", "--seed", "7"],
+        ["server-storm", "--seed", "7", "--json"],
         ["storm-unfenced", "--runs", "60", "--json"],
     ],
     ids=" ".join,

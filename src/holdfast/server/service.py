@@ -60,6 +60,8 @@ class About:
 class Service:
     """One table, all who use it, and the store behind it."""
 
+    time_of_day = staticmethod(time.time)
+
     def __init__(
         self,
         store: Store,
@@ -174,7 +176,7 @@ class Service:
     def begin_turn(self) -> float:
         """The time for the commands that come now. Whoever has died is taken out first, in the same batch:
         nobody is granted what a dead one held while the store could still bring it back to life."""
-        self.now, self.wall = self.store.now(), time.time()
+        self.now, self.wall = self.store.now(), self.time_of_day()
         self.batches.gather()
         if self.now >= self.deaths.due:
             try:

@@ -190,7 +190,7 @@ class Crash:
         manager, chronicle = simulation.manager, simulation.chronicle
         if manager.machine.dead:
             return
-        lost = len(manager.disk.written) if manager.disk else 0
+        lost = manager.unsynced
         manager.crash()
         fault = chronicle.fault("restart", MANAGER)
         forgot = f"; its disk forgets {lost} changes" if lost else ""

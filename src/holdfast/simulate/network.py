@@ -89,7 +89,7 @@ class Network:
         held, self._held = self._held, []
         for of, arrive, machine in held:
             if of == link:
-                self._later(arrive, machine)
+                self.later(arrive, machine)
             else:
                 self._held.append((of, arrive, machine))
 
@@ -125,7 +125,7 @@ class Network:
         """Send a request to a server."""
         exchange = Exchange(self.world)
         if server.machine.dead:
-            self._later(partial(exchange.failed, "connection refused", "not done"), machine)
+            self.later(partial(exchange.failed, "connection refused", "not done"), machine)
             return exchange
         arrive: Callable[[], None] = partial(self._arrive, machine, server, sender, request, exchange)
         weather = self.weather
@@ -140,7 +140,7 @@ class Network:
 
     def _arrive_twice(self, server: Server, sender: object, request: Any, again: Callable[[], None]) -> None:
         server.handle(request, sender, lambda _: None)
-        self._later(again, server.machine)
+        self.later(again, server.machine)
 
     def _answer(self, server: Machine, machine: Machine, exchange: Exchange, reply: Any) -> None:
         if not self.carry(server, machine, partial(exchange.answered, reply)):
@@ -149,9 +149,10 @@ class Network:
     def _reset(self, exchange: Exchange, machine: Machine) -> None:
         """Whoever asked may hear that the connection is gone, or nothing at all."""
         if self.world.random.random() < 0.5:
-            self._later(partial(exchange.failed, "the connection was lost", "unknown"), machine)
+            self.later(partial(exchange.failed, "the connection was lost", "unknown"), machine)
 
-    def _later(self, do: Callable[[], None], machine: Machine) -> None:
+    def later(self, do: Callable[[], None], machine: Machine) -> None:
+        """Let something happen on a machine after the time that a message takes."""
         self.world.at(self.world.time + self.world.random.random() * self.weather.delay, do, machine)
 
 

@@ -20,7 +20,7 @@ from holdfast.engines.resp.wire import Part, Request
 from holdfast.runtime.simulated import Machine, Pause, SimulatedSignal, suspend
 from holdfast.simulate.network import Exchange, Network, NetworkIo
 from holdfast.simulate.simulation import Simulation
-from holdfast.simulate.table_server import Disk, TableServer
+from holdfast.simulate.table_server import Disk
 
 NODES = ("node1", "node2", "node3", "node4", "node5")
 HOPED_AHEAD = 100_000
@@ -217,7 +217,7 @@ class SimulatedRedlock(RedlockEngine):
 class RedlockWorld(Simulation):
     """Five independent nodes instead of one lock manager."""
 
-    def build(self, disk: Disk | None, manager_class: type[TableServer]) -> None:
+    def build(self, disk: Disk | None, manager_class: type[Any]) -> None:
         self.nodes: list[Node] = []
         for name in NODES:
             machine = self.machines[name] = Machine(self.world, name, self.rates.get(name, 1.0))

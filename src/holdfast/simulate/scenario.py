@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from holdfast.simulate.acts import Act, running
 from holdfast.simulate.network import FAIR, Weather
 from holdfast.simulate.simulation import Simulation, quiet
-from holdfast.simulate.table_server import Disk, TableServer
+from holdfast.simulate.table_server import Disk
 from holdfast.verify.history import History, Run
 
 SETTLES = 16.0
@@ -27,7 +28,8 @@ class Plot:
     rates: dict[str, float] = field(default_factory=dict)
     """How fast clocks run; 1 unless told."""
     world: type[Simulation] = Simulation
-    manager_class: type[TableServer] = TableServer
+    manager_class: type[Any] | None = None
+    """The lock manager, if it is another one than that of the world."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def play(
     *,
     keep: Sequence[int] | None = None,
     told: bool = True,
-    manager_class: type[TableServer] | None = None,
+    manager_class: type[Any] | None = None,
 ) -> Told:
     """Run a scenario from one seed to its end; only the acts in `keep`, if given."""
     plot = plot_of(scenario, seed)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from holdfast.simulate.scenario import Scenario, Told, command, play, plot_of
-from holdfast.simulate.table_server import TableServer
 from holdfast.simulate.verdict import broken
 from holdfast.verify.finding import Finding
 
@@ -55,7 +55,7 @@ def search(
     first: int,
     runs: int,
     *,
-    manager_class: type[TableServer] | None = None,
+    manager_class: type[Any] | None = None,
     stop: bool = True,
     progress: Callable[[int], None] = lambda run: None,
 ) -> Search:
@@ -81,7 +81,7 @@ def search(
     return result
 
 
-def shrink(scenario: Scenario, seed: int, claim: str, manager_class: type[TableServer] | None = None) -> Violation:
+def shrink(scenario: Scenario, seed: int, claim: str, manager_class: type[Any] | None = None) -> Violation:
     """Leave out acts for as long as the claim is still broken without them."""
     every = len(plot_of(scenario, seed).acts)
     kept = tuple(range(every))

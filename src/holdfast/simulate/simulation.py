@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
-from holdfast.core.table.commands import Notice
+from holdfast.core.table import Dictionary
+from holdfast.core.table.commands import Command, Notice
 from holdfast.engines.engine import Deliver, Verbs, nobody
 from holdfast.engines.memory import GUARANTEES
 from holdfast.engines.table_verbs import TableVerbs
@@ -16,7 +17,7 @@ from holdfast.runtime.simulated import Machine, Pause, Task, World, suspend
 from holdfast.simulate.chronicle import Chronicle
 from holdfast.simulate.network import FAIR, Network, NetworkIo, Weather
 from holdfast.simulate.resource import Resource
-from holdfast.simulate.table_server import Disk, TableServer
+from holdfast.simulate.table_server import Answer, Disk, TableServer
 
 MANAGER, RESOURCE = "manager", "resource"
 
@@ -47,7 +48,7 @@ class TableEngine:
         self.receive(notice)
 
     def verbs(self) -> Verbs:
-        io = NetworkIo(self.simulation.network, self.machine, self.simulation.manager, self)
+        io = NetworkIo(self.simulation.network, self.machine, self.simulation.table, self)
         return TableVerbs(io, io.signal())
 
     def abandon(self) -> None:
@@ -73,7 +74,7 @@ class Person:
             ttl=ttl,
             namespace="holdfast",
             app=name,
-            session_id=lambda: f"{name}.{next(numbers)}",
+            session_id=lambda: simulation.session_id(name, next(numbers)),
         )
         # What a message says of it must not depend on where the simulation runs.
         self.client.host, self.client.pid = name, 1
@@ -90,10 +91,33 @@ class Person:
         await suspend(Pause(self.machine.moment(self.machine.now() + seconds)))
 
 
+class Manager(Protocol):
+    """Where the lock state lives, as the acts and the judge see it."""
+
+    machine: Machine
+    queued: dict[str, float]
+    """By claim: when it was given a place in line."""
+
+    @property
+    def rows(self) -> Dictionary: ...
+
+    @property
+    def unsynced(self) -> int: ...
+
+    def now(self) -> float: ...
+
+    def handle(self, request: Command, sender: Any, answer: Answer) -> None: ...
+
+    def crash(self) -> None: ...
+
+    def restart(self) -> None: ...
+
+
 class Simulation:
     """Everything that is simulated, from one seed."""
 
-    manager_class: type[TableServer] = TableServer
+    manager_class: type[Any] = TableServer
+    manager: Manager
 
     def __init__(
         self,
@@ -103,7 +127,7 @@ class Simulation:
         weather: Weather | None = None,
         disk: Disk | None = None,
         rates: dict[str, float] | None = None,
-        manager_class: type[TableServer] | None = None,
+        manager_class: type[Any] | None = None,
         told: bool = True,
     ) -> None:
         self.seed, self.ttl, self.rates = seed, ttl, rates or {}
@@ -111,20 +135,24 @@ class Simulation:
         self.chronicle = Chronicle(self.world, told)
         self.network = Network(self.world, weather or FAIR)
         self.machines: dict[str, Machine] = {}
-        self.build(disk, manager_class or TableServer)
+        self.build(disk, manager_class or self.manager_class)
         self.resource = Resource(Machine(self.world, RESOURCE))
         self.people: dict[str, Person] = {}
         self.used: set[tuple[str, str]] = set()
         """Kinds and names that anybody asked for."""
 
-    def build(self, disk: Disk | None, manager_class: type[TableServer]) -> None:
+    def build(self, disk: Disk | None, manager_class: type[Any]) -> None:
         """Set up where the lock state lives."""
         machine = self.machines[MANAGER] = Machine(self.world, MANAGER, self.rates.get(MANAGER, 1.0))
-        self.manager = manager_class(self.network, machine, disk)
+        self.manager = self.table = manager_class(self.network, machine, disk)
 
     def engine(self, machine: Machine) -> Any:
         """A process's way to it."""
         return TableEngine(self, machine)
+
+    def session_id(self, who: str, number: int) -> str:
+        """What a process calls its sessions."""
+        return f"{who}.{number}"
 
     def queued(self, claim_id: str) -> float | None:
         """When a claim was given its place in line, if it ever was."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -31,11 +31,12 @@ class Disk:
     def __init__(self, sync: float = 0.002) -> None:
         self.sync = sync
         """How long a sync takes, in seconds."""
-        self.kept: list[Change] = []
-        self.written: list[Change] = []
+        self.kept: list[Any] = []
+        self.written: list[Any] = []
 
-    def write(self, changes: list[Change]) -> None:
-        self.written += changes
+    def write(self, things: Sequence[Any]) -> None:
+        """Write changes, or whatever else is to be kept, one after the other."""
+        self.written += things
 
     def synced(self, upto: int) -> None:
         """The first so many of what was written are safe."""
@@ -63,6 +64,11 @@ class TableServer:
         self.life = 0
         self._batch: list[tuple[Answer, Outcome]] = []
         self._syncing = False
+
+    @property
+    def unsynced(self) -> int:
+        """How many changes its disk would forget now."""
+        return len(self.disk.written) if self.disk else 0
 
     def apply(self, command: Command) -> Outcome:
         """One step of the table. A broken manager does something else here."""
@@ -133,6 +139,7 @@ class TableServer:
         assert self.disk is not None
         self.machine.start()
         self.rows = self.restored(self.disk.kept)
+        forget_unkept(self.queued, self.rows)
         for session in self.senders:
             self._notify(Notice(session, "", MISSED))
 
@@ -142,3 +149,9 @@ class TableServer:
         for change in changes:
             rows.put(change)
         return rows
+
+
+def forget_unkept(queued: dict[str, float], rows: Dictionary) -> None:
+    """A place in line that was not on disk yet, and that nobody was told of, was never taken."""
+    for claim_id in [claim_id for claim_id in queued if claim_id not in rows.rows]:
+        del queued[claim_id]

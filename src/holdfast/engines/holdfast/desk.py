@@ -11,12 +11,14 @@ from holdfast.engines.engine import Deliver
 from holdfast.engines.holdfast import words
 from holdfast.engines.holdfast.route import Route
 from holdfast.model import Granted
+from holdfast.runtime import clock
 
 
 class Desk:
-    """One client's papers."""
+    """One client's papers, and where it takes its time and its chances from."""
 
     uniform = staticmethod(random.uniform)
+    now = staticmethod(clock.now)
 
     def __init__(self, address: str, route: Route, deliver: Deliver) -> None:
         self.address, self.route, self._deliver = address, route, deliver
@@ -31,9 +33,13 @@ class Desk:
         """The secret of a session that is opened now, or once more."""
         if session != self.session:
             self.expected, self.handed = set(), {}
-            self._secret = secrets.token_urlsafe(24)
+            self._secret = self.new_secret()
             self.session = session
         return self._secret
+
+    def new_secret(self) -> str:
+        """One that nobody can guess."""
+        return secrets.token_urlsafe(24)
 
     def known_secret(self, session: str) -> str | None:
         return self._secret if session == self.session else None

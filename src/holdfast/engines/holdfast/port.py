@@ -19,7 +19,6 @@ from holdfast.engines.holdfast.route import TurnedAway
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.model import Granted, Place
-from holdfast.runtime import clock
 
 TRY_FOR = 1.0
 """How long one of several servers is tried before the next one is."""
@@ -131,7 +130,7 @@ class Port:
                     return reply, repeated
                 problem = self._understand(link, reply, repeated)
             pause = next(pauses)
-            if clock.now() + pause >= until:
+            if self.desk.now() + pause >= until:
                 raise self._unavailable(str(problem), repeated) from problem
             await self.wire.pause(pause)
 
@@ -163,10 +162,10 @@ class Port:
                 return self.link
             problems: list[str] = []
             for address in self.desk.route.addresses:
-                if problems and clock.now() >= until:
+                if problems and self.desk.now() >= until:
                     break
                 try:
-                    link = await self.wire.open(address, min(until, clock.now() + TRY_FOR))
+                    link = await self.wire.open(address, min(until, self.desk.now() + TRY_FOR))
                 except TurnedAway:
                     raise
                 except Lost as lost:

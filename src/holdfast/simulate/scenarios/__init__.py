@@ -20,9 +20,13 @@ PLACES = {
     "clock-drift-wild": "clock_drift_wild",
     "power-cut": "power_cut",
     "power-cut-unsynced": "power_cut_unsynced",
+    "server-crash": "server_crash",
+    "server-crash-hasty": "server_crash_hasty",
+    "server-cut": "server_cut",
     "lost-minority": "lost_minority",
     "lost-majority": "lost_majority",
     "redlock-storm": "redlock_storm",
+    "server-storm": "server_storm",
     "storm": "storm",
     "storm-unfenced": "storm_unfenced",
 }
