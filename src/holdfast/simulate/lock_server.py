@@ -47,6 +47,7 @@ class SimulatedStore:
     """A log of batches on a simulated disk: the same bytes that a real store writes, and the same way back."""
 
     address = "simulated://"
+    shortest_ttl = 0.0
 
     def __init__(self, world: World, machine: Machine, disk: Disk, loop: SimulatedLoop) -> None:
         self._world, self._machine, self._disk, self._loop = world, machine, disk, loop
@@ -64,6 +65,10 @@ class SimulatedStore:
         raised = recovery.raise_counters(table, int(self.now() * 1_000_000))
         self._owed = codec.records([*raised, *recovery.grace(table, self.now(), at)])
         return table
+
+    def may_answer(self) -> bool:
+        """There is no other server."""
+        return True
 
     def now(self) -> float:
         return self._machine.now()
@@ -143,6 +148,7 @@ class LockServer:
         with Running(self.loop):
             self.service = self.serve()
             self.service.queued, self.service.world = self.queued, self.world
+            self.service.begin()
         self.commands = WatchedCommands(self.failures)
 
     def serve(self) -> WatchedService:
