@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,9 +22,15 @@ class Ballast:
         self.path, self.size, self.now = path.with_name(path.name + "-ballast"), size, now
         self.short_of_room = False
         self._looked_at = 0.0
+        self._turn = threading.Lock()
+        """The store's thread gives it while the loop may be about to take it again."""
 
     def take(self) -> None:
         """Reserve the room, if there is twice as much: what is just enough would be gone with the next batch."""
+        with self._turn:
+            self._take()
+
+    def _take(self) -> None:
         self._looked_at = self.now()
         try:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -38,12 +45,16 @@ class Ballast:
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            self.give()
+            self._give()
         else:
             self.short_of_room = False
 
     def give(self) -> None:
         """Give the room back: there is no other left."""
+        with self._turn:
+            self._give()
+
+    def _give(self) -> None:
         self.short_of_room = True
         self.path.unlink(missing_ok=True)
 

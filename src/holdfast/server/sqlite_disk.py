@@ -245,10 +245,14 @@ class Disk:
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
-    def checkpoint(self, how: str = "PASSIVE") -> None:
-        """Copy the write-ahead log into the file, and sync it."""
-        self.connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
+    def checkpoint(self, how: str = "PASSIVE") -> bool:
+        """Copy the write-ahead log into the file, and sync it; False if somebody who reads the file keeps it from that.
+
+        What is left is copied with a later one. It is in the log meanwhile, on disk.
+        """
+        busy, pages, copied = self.connection.execute(f"PRAGMA wal_checkpoint({how})").fetchone()
         self.wal_pages = 0
+        return not busy and pages == copied
 
     def sizes(self) -> int:
         """What the file and its write-ahead log take on disk."""

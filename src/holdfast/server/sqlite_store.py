@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import queue
 import sqlite3
 import threading
@@ -29,6 +30,8 @@ from holdfast.server.sqlite_disk import Disk, Folding
 from holdfast.server.store import Figures, StoreBroken, StoreFull, StoreRefused
 from holdfast.server.window import Window
 from holdfast.server.witness import Seen, Witness
+
+log = logging.getLogger("holdfast.server")
 
 BALLAST_MIB = 16
 LOG_KIB = 4096
@@ -80,6 +83,8 @@ class SqliteStore:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._under_way = False
+        self._held_up = False
+        """Whether somebody who reads the file keeps the write-ahead log from being copied."""
 
     @classmethod
     def from_url(cls, url: Url) -> SqliteStore:
@@ -173,13 +178,20 @@ class SqliteStore:
         head = replace(self._disk.head, boot=self._boot, offset=self._offset, first_number=first_number)
         try:
             self._disk.set_head(head)
-            self._disk.checkpoint("TRUNCATE")
+            copied = self._disk.checkpoint("TRUNCATE")
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
             self._disk.roll_back()
             self._disk.head = head
             self._ballast.give()
+        else:
+            if not copied and self._thread is None:
+                raise StoreRefused(
+                    self.address,
+                    "another program reads it, so that it cannot be written out and checked",
+                    "let that one end, then start again",
+                )
 
     def _start_window(self, table: Dictionary) -> None:
         # Rows of one bucket come in the order of its counter. With several, any of them may be in the state.
@@ -190,7 +202,7 @@ class SqliteStore:
 
     def _begin(self) -> None:
         self._witness.open()
-        self._witness.write(Seen(self._number, self._chain))
+        self._bear_witness(Seen(self._number, self._chain))
         self._thread = threading.Thread(target=self._work, name="holdfast-store", daemon=True)
         self._thread.start()
 
@@ -284,7 +296,7 @@ class SqliteStore:
             trouble: StoreFull | StoreBroken | None = None
             try:
                 self._commit(number, blob, size)
-                self._witness.write(Seen(number, chain))
+                self._bear_witness(Seen(number, chain))
             except sqlite3.Error as error:
                 trouble = StoreFull(self.address, "the disk is full") if is_full(error) else self._broken(error)
             except OSError as error:
@@ -327,11 +339,19 @@ class SqliteStore:
             self._ballast.give()
             self._disk.append(number, blob)
 
+    def _bear_witness(self, seen: Seen) -> None:
+        if not self._witness.write(seen):
+            self._ballast.give()
+            self._witness.write(seen)
+
     def _checkpoint(self) -> None:
         if self._disk.wal_pages < WAL_PAGES:
             return
         try:
-            self._disk.checkpoint()
+            copied = self._disk.checkpoint()
+            if not copied and not self._held_up:
+                log.warning("somebody reads the store: its write-ahead log grows until that ends")
+            self._held_up = not copied
         except sqlite3.Error as error:
             if not is_full(error):
                 raise

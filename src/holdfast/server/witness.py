@@ -12,6 +12,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.server.ballast import FULL
+
 _LINE = b"%020d %08x\n"
 
 
@@ -44,10 +46,19 @@ class Witness:
         if self._file is None:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def write(self, seen: Seen) -> None:
-        """Remember that this batch is on disk. From now on a store that ends before it is not trusted."""
+    def write(self, seen: Seen) -> bool:
+        """Remember that this batch is on disk. From now on a store that ends before it is not trusted.
+
+        False if the disk is full. Then it lags behind, which is harmless: it never says more than is so.
+        """
         assert self._file is not None
-        os.pwrite(self._file, _LINE % seen, 0)
+        try:
+            os.pwrite(self._file, _LINE % seen, 0)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return False
+        return True
 
     def close(self) -> None:
         if self._file is not None:
