@@ -86,7 +86,7 @@ async def test_a_read_is_answered_at_once_when_nothing_is_under_way(inside: Insi
     reader.send("HF.LIST")
     await inside.turn()
 
-    assert reader.replies() == [[b"locks", 0, []]]
+    assert reader.replies() == [[b"locks", 0, [], None]]
     assert store.gates == []
 
 

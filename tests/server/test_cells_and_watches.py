@@ -134,11 +134,11 @@ def test_a_list_shows_what_is_under_a_prefix_and_says_when_there_is_more(wire: W
     for number in range(5):
         wire("HF.ACQUIRE", f"{session}-{number}", f"{name}/{number}")
 
-    word, more, locks = wire("HF.LIST", f"{name}/")
+    word, more, locks, _ = wire("HF.LIST", f"{name}/")
     assert (word, more, [lock["name"] for lock in locks]) == ("locks", 0, [f"{name}/{number}" for number in range(5)])
-    word, more, locks = wire("HF.LIST", f"{name}/", "COUNT", 3)
+    word, more, locks, _ = wire("HF.LIST", f"{name}/", "COUNT", 3)
     assert (more, [lock["name"] for lock in locks]) == (1, [f"{name}/{number}" for number in range(3)])
-    assert wire("HF.LIST", f"{name}/", "KIND", "other.") == ["locks", 0, []]
+    assert wire("HF.LIST", f"{name}/", "KIND", "other.") == ["locks", 0, [], None]
 
 
 def test_tokens_are_raised(wire: Wire, name: str) -> None:

@@ -385,3 +385,30 @@ def test_option_names_are_not_case_sensitive(wire: Wire, name: str) -> None:
     wire.open()
 
     assert wire("hf.acquire", "*", name, "shared", "Note", "x")[0] == "granted"
+
+
+@pytest.mark.parametrize(
+    "other", [("another",), ("NAME", "SHARED"), ("NAME", "SUBTREE"), ("NAME", "KIND", "other.lock")]
+)
+def test_the_id_of_a_claim_on_another_lock_is_refused(wire: Wire, name: str, other: tuple[str, ...]) -> None:
+    session = wire.open()
+    claim = f"{session}-1"
+    token = wire("HF.ACQUIRE", claim, name)[1]
+
+    refused = str(wire("HF.ACQUIRE", claim, other[0].replace("NAME", name), *other[1:]))
+
+    assert refused.startswith("HFINVALID")
+    assert name in refused
+    assert wire("HF.ACQUIRE", claim, name)[1] == token
+
+
+def test_a_claim_that_holds_another_lock_adopts_nothing(wire: Wire, speak: Speak, name: str) -> None:
+    session, rival = wire.open(), speak()
+    claim, holder = f"{session}-1", f"{rival.open()}-1"
+    wire("HF.ACQUIRE", claim, name)
+    rival("HF.ACQUIRE", holder, f"{name}/other")
+    rival("HF.HANDOVER", holder, "ticket")
+
+    assert str(wire("HF.ADOPT", claim, holder, "ticket", f"{name}/other")).startswith("HFINVALID")
+
+    assert wire("HF.ADOPT", f"{session}-2", holder, "ticket", f"{name}/other")[0] == "granted"

@@ -20,9 +20,11 @@ sessions = 5
 claims = 12
 claims_per_session = 10
 withdrawn_per_session = 3
+withdrawn = 4
 waiters_per_lock = 2
 watches = 3
 watches_per_session = 2
+prefix_watches = 2
 cells = 2
 cell_bytes = 1000
 text = 50
@@ -131,7 +133,8 @@ def test_watches(tight: Speak) -> None:
     wire("HF.WATCH", session, "b", "")
     assert limit(wire("HF.WATCH", session, "c", "")) == "watches_per_session"
     assert wire("HF.WATCH", session, "b", "x") == "OK"
-    other("HF.WATCH", rival, "a", "")
+    assert limit(other("HF.WATCH", rival, "a", "")) == "prefix_watches"
+    assert other("HF.CELLWATCH", rival, "a", "x") == "OK"
     assert limit(other("HF.CELLWATCH", rival, "b", "x")) == "watches"
     close(wire)
     close(other)
@@ -173,6 +176,38 @@ def test_withdrawals_that_are_too_many_to_remember_end_the_main_connection_inste
 
     assert list(main.rest()) == []
     close(side)
+
+
+def test_withdrawals_of_all_sessions_are_bounded_too(tight: Speak) -> None:
+    pairs = [(tight(), tight()) for _ in range(2)]
+    sessions = [main.open() for main, _ in pairs]
+    for (main, side), session in zip(pairs, sessions, strict=True):
+        side("HF.RESUME", session, main.secret, "SIDE")
+        for number in range(2):
+            side("HF.LEAVE", f"{session}-{number}", "UNANSWERED")
+
+    # It is remembered already: nothing more has to be.
+    assert pairs[1][1]("HF.LEAVE", f"{sessions[1]}-1", "UNANSWERED") == "OK"
+    assert pairs[1][0]("PING") == "PONG"
+    assert pairs[1][1]("HF.LEAVE", f"{sessions[1]}-2", "UNANSWERED") == "OK"
+
+    assert list(pairs[1][0].rest()) == []
+    assert pairs[0][0]("PING") == "PONG"
+    for _, side in pairs:
+        close(side)
+
+
+def test_claims_that_were_taken_away_count_among_all_claims(tight: Speak) -> None:
+    wires = [tight(), tight()]
+    for wire in wires:
+        session = wire.open()
+        for number in range(6):
+            assert wire("HF.ACQUIRE", f"{session}-{number}", "k")[0] == "granted"
+            wire("HF.BREAK", "k", "FORCE")
+
+    assert limit(wires[1]("HF.ACQUIRE", "*", "k")) == "claims"
+    for wire in wires:
+        close(wire)
 
 
 def test_a_frame_that_is_too_large(tight: Speak) -> None:

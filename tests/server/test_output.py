@@ -89,11 +89,11 @@ async def test_others_have_their_turn_after_every_list(inside: Inside, count: in
     client, other = Client(inside), Client(inside)
     client.connection.data_received(pack(("HF.LIST",)) * count)
     asked = inside.service.tally.commands
-    await inside.turn(1)
+    await inside.turn(2)
     other.send("PING")
     assert (asked, inside.service.tally.commands) == (2, 4)
 
-    await inside.turn(2 * count)
+    await inside.turn(4 * count)
 
     assert len(client.replies()) == count
 

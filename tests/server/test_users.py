@@ -115,11 +115,11 @@ def test_a_short_list_is_of_what_one_may_read(guarded: LockServer) -> None:
         for name in ("a", "b", "shared/1", "shared/2", "z"):
             ops("HF.ACQUIRE", "*", name)
 
-        word, more, locks = bob("HF.LIST", "COUNT", 1)
+        word, more, locks, _ = bob("HF.LIST", "COUNT", 1)
         assert (word, more, [lock[3] for lock in locks]) == ("locks", 1, ["shared/1"])
-        word, more, locks = bob("HF.LIST", "COUNT", 2)
+        word, more, locks, _ = bob("HF.LIST", "COUNT", 2)
         assert (word, more, [lock[3] for lock in locks]) == ("locks", 0, ["shared/1", "shared/2"])
-        assert bob("HF.LIST", "a") == ["locks", 0, []]
+        assert bob("HF.LIST", "a") == ["locks", 0, [], None]
         ops("HF.CLOSE", "*")
 
 

@@ -70,7 +70,10 @@ class Watching:
             if isinstance(reply, SessionOver):
                 # What happened in between was not collected.
                 client.wakeups.forget(self.id)
+                former = self.session
                 await self.begin()
+                if self.session is former and self.cell is None:
+                    raise HoldfastError("the watch fell so far behind that the engine ended it; begin it again")
                 return ()
             if reply.overflowed and self.cell is not None:
                 self.after = reply.last

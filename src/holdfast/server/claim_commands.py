@@ -80,10 +80,22 @@ def claim_of(id_: str, session: str, name: str, options: dict[str, Any], waits: 
     )  # fmt: skip
 
 
+def asked(claim: Claim) -> tuple[object, ...]:
+    """What a repeat of a claim has in common with it."""
+    return claim.kind, claim.name, claim.mode, claim.subtree, claim.limit
+
+
 def admit(service: Service, claim: Claim) -> None:
-    """Refuse a claim for which there is no room."""
+    """Refuse a claim for which there is no room, and one whose id is another claim's."""
     table, limits = service.table, service.limits
-    if len(table.rows) >= limits.claims and claim.id not in table.rows:
+    known = table.rows.get(claim.id)
+    if known is not None and asked(known.claim) != asked(claim):
+        raise WireError(
+            "HFINVALID",
+            f"claim {claim.id!r} is on {known.claim.name!r} ({known.claim.kind}) already: another lock, or another "
+            "way to hold it, needs a claim id of its own",
+        )
+    if len(table.rows) + table.stones >= limits.claims and known is None:
         raise LimitReached("claims", limits.claims, "others have to release some first")
     mine, stones = table.by_session.get(claim.session, ()), table.tombstones.get(claim.session, ())
     # What was taken away is remembered until it is released or left, so it has to count like what is held.
@@ -174,7 +186,9 @@ def leave(connection: Connection, frame: Frame) -> bytes:
     service = connection.service
     id_, session = own_claim(connection, frame[1], sides_too=True)
     unanswered = bool(grammar.options(frame, 2, UNANSWERED, service.limits)) and connection.side
-    if unanswered and len(service.table.tombstones.get(session, ())) >= service.limits.withdrawn_per_session:
+    limits, table = service.limits, service.table
+    full = len(table.tombstones.get(session, ())) >= limits.withdrawn_per_session or table.stones >= limits.withdrawn
+    if unanswered and full and id_ not in table.tombstones.get(session, ()):
         # Too many to remember. What they are for is as well served by ending where a late acquire could come from.
         main = service.attachments.main(session)
         if main is not None:

@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.server import resp
+from holdfast.server.burdens import heaviest
 from holdfast.server.frames import Frame, FrameReader
 from holdfast.server.resp import RESP2, RESP3
 from holdfast.server.wire_error import WireError
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.server")
 
-FRAMES_A_TURN = 256
-"""How many requests of one connection are carried out before others have their turn."""
+FRAMES_A_TURN = 32
+"""How many requests of one connection are carried out before others have their turn.
+
+A commit begins between two turns: of many requests that came together the first are answered while the others are
+carried out, and the client works on those answers meanwhile.
+"""
 
 _ids = itertools.count(1)
 
@@ -100,6 +105,8 @@ class Connection(asyncio.Protocol):
         frames = self._reader.feed(data)
         if self._unfinished != self._reader.size:
             self._count_unfinished(self._reader.size)
+            if self.closing:
+                return
         if self._backlog or self.held or self._reader.more or len(frames) > FRAMES_A_TURN or self._busy():
             self._backlog += frames
             self._work()
@@ -121,9 +128,18 @@ class Connection(asyncio.Protocol):
         service.unfinished += size - self._unfinished
         self._unfinished = size
         if grows and service.unfinished > service.limits.total_input:
-            limit = service.limits.total_input
-            self._say(resp.error("HFLIMIT", f"the limit total_input = {limit} is reached: too many large requests"))
-            self.close_after_output()
+            worst = heaviest(service.connections, lambda one: one._unfinished)
+            if worst is not None:
+                worst.refuse_input()
+
+    def refuse_input(self) -> None:
+        """What it has begun to send is too much, with what others have: forget it, and close."""
+        limit = self.service.limits.total_input
+        log.warning("too many large requests", extra={"peer": self.peer, "user": self.user.name})
+        self._reader = FrameReader(self._reader.most)
+        self._count_unfinished(0)
+        self._say(resp.error("HFLIMIT", f"the limit total_input = {limit} is reached: too many large requests"))
+        self.close_after_output()
 
     def pause_writing(self) -> None:
         self._choked = True
@@ -202,7 +218,8 @@ class Connection(asyncio.Protocol):
     def _soon(self) -> None:
         if not self._working:
             self._working = True
-            self.service.loop.call_soon(self._work)
+            # After the next step of a commit: what was carried out is on its way to the disk before more is.
+            self.service.loop.call_soon(self.service.loop.call_soon, self._work)
 
     def _steer(self) -> None:
         """Read on, or leave it to the kernel to slow the client down."""
@@ -289,6 +306,11 @@ class Connection(asyncio.Protocol):
         self.closing = True
         if self._transport is not None:
             self._transport.abort()
+
+    def turn_away(self, problem: WireError) -> None:
+        """Say why it may not stay, and close."""
+        self._say(self.error(problem))
+        self.close_after_output()
 
     def logged_in(self) -> None:
         """From now on it may use every command that this server carries out."""

@@ -1,8 +1,4 @@
-"""When the next session, claim or cell dies, and how the table is asked about the dead.
-
-The table's own questions look at everything that can die. A server asks a thousand times a second, so it
-keeps a moment before which nobody can die, and looks when that has come.
-"""
+"""When the next session, claim or cell dies, and how the table is asked about the dead."""
 
 from __future__ import annotations
 
@@ -10,8 +6,8 @@ from typing import Any
 
 from holdfast.core.table import Dictionary
 from holdfast.core.table import questions as ask
+from holdfast.core.table.ends import NEVER as NEVER
 
-NEVER = float("inf")
 NOBODY = ask.DeadAnswer((), (), ())
 
 
@@ -31,11 +27,7 @@ class Deaths:
 
     def look(self) -> None:
         """Find the moment anew."""
-        table = self.table
-        ends = [session.expires_at for session in table.sessions.values()]
-        ends += [row.dies_at for row in table.mortal.values() if row.dies_at is not None]
-        ends += [cell.expires_at for cell in table.mortal_cells.values() if cell.expires_at is not None]
-        self.due = min(ends, default=NEVER)
+        self.due = self.table.next_end()
 
     def answer(self, question: ask.Question, now: float) -> Any:
         """What a client's command may know: its heartbeat clears nothing away, because the server does."""

@@ -65,8 +65,12 @@ class Commands:
 
     def greet(self, connection: Connection, tls: Any) -> None:
         """A new connection: a certificate may say who it is."""
-        if tls is not None:
+        if tls is None:
+            return
+        try:
             self.logins.by_certificate(connection, tls)
+        except WireError as refused:
+            connection.turn_away(refused)
 
     def carry_out(self, connection: Connection, frame: Frame) -> bytes | None:
         """The reply to a request, or None if it comes later. Never raises."""

@@ -78,6 +78,14 @@ def kinds(raw: bytes, limits: Limits) -> str:
     return kind(raw, limits)
 
 
+def cursor(raw: bytes, limits: Limits) -> tuple[str, str]:
+    """Where a listing goes on: what the last part of it said."""
+    if len(raw) > 1024 or b" " not in raw:
+        raise invalid("CURSOR", raw, "it is what HF.LIST answered before")
+    kind, _, name = raw.decode().partition(" ")
+    return kind, name
+
+
 def text(raw: bytes, limits: Limits) -> str:
     """Words for people."""
     if len(raw) > limits.text:

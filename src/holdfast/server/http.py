@@ -166,4 +166,4 @@ class Http:
             return plain(400, str(error))
         most = min(most, service.limits.list)
         service.begin_turn()
-        return as_json([info.as_dict() for info in service.list_locks(user, prefix, kind, most)])
+        return as_json([info.as_dict() for info in service.list_locks(user, prefix, kind, most).locks])

@@ -13,14 +13,23 @@ class Limits:
     """Bounds on everything that comes from outside. Durations in ms, sizes in bytes."""
 
     connections: int = 10_000
+    connections_per_user: int = 5_000
+    """Of one of several users."""
     sessions: int = 20_000
+    sessions_per_user: int = 10_000
     claims: int = 5_000_000
     claims_per_session: int = 100_000
     withdrawn_per_session: int = 1_000
     """Claims that were withdrawn before they arrived, to be remembered."""
+    withdrawn: int = 1_000_000
+    """The same of all sessions, with those that were taken away."""
     waiters_per_lock: int = 100_000
     watches: int = 1_000
     watches_per_session: int = 100
+    prefix_watches: int = 100
+    """Those of many names: each event is written for each of them."""
+    letters: int = 100_000
+    """Events that were not fetched, of all watches."""
     cells: int = 1_000_000
     cell_bytes: int = 256 << 20
     """Of all cells together."""

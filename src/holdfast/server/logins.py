@@ -13,7 +13,7 @@ from holdfast.server.grammar import expect
 from holdfast.server.redis_commands import client_name
 from holdfast.server.resp import OK, RESP2, RESP3
 from holdfast.server.users import User, Users
-from holdfast.server.wire_error import WireError
+from holdfast.server.wire_error import LimitReached, WireError
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
@@ -89,6 +89,10 @@ class Logins:
                 self._enter(connection, user)
 
     def _enter(self, connection: Connection, user: User) -> None:
+        service = connection.service
+        others = sum(one.user.name == user.name for one in service.connections if one is not connection)
+        if others >= service.limits.connections_per_user:
+            raise LimitReached("connections_per_user", service.limits.connections_per_user, "close some first")
         connection.user = user
         connection.logged_in()
 
@@ -133,7 +137,10 @@ class Logins:
             log.error("password not checked", extra={"user": name[:100], "problem": str(problem)})
         if problem is None and done.result() and user is not None and user.password == protected:
             self._remembered.add(password, user.password)
-            connection.answer(self._entered(connection, user, hello))
+            try:
+                connection.answer(self._entered(connection, user, hello))
+            except WireError as refused:
+                connection.answer(connection.error(refused))
         else:
             connection.service.tally.logins_refused += 1
             log.warning("login refused", extra={"peer": connection.peer, "user": name[:100]})

@@ -20,7 +20,7 @@ log = logging.getLogger("holdfast.server")
 
 KIND: grammar.Options = {b"KIND": ("kind", grammar.kind)}
 KINDS: grammar.Options = {b"KIND": ("kind", grammar.kinds)}
-LIST: grammar.Options = {**KINDS, b"COUNT": ("count", grammar.positive)}
+LIST: grammar.Options = {**KINDS, b"COUNT": ("count", grammar.positive), b"CURSOR": ("cursor", grammar.cursor)}
 BREAK: grammar.Options = {**KIND, b"FORCE": ("force", None)}
 FETCH: grammar.Options = {b"WAIT": ("wait", grammar.milliseconds)}
 
@@ -49,7 +49,7 @@ def inspect(connection: Connection, frame: Frame) -> bytes:
 
 
 def list_locks(connection: Connection, frame: Frame) -> bytes:
-    """HF.LIST [prefix] [KIND kind] [COUNT n]. Shows what the user may read."""
+    """HF.LIST [prefix] [KIND kind] [COUNT n] [CURSOR text]. Shows what the user may read."""
     service = connection.service
     if not connection.user.reads:
         raise WireError("NOPERM", "no right to read any name")
@@ -57,14 +57,13 @@ def list_locks(connection: Connection, frame: Frame) -> bytes:
     prefix = grammar.prefix(frame[1]) if with_prefix else ""
     options = grammar.options(frame, 2 if with_prefix else 1, LIST, service.limits)
     most = min(options.get("count", service.limits.list), service.limits.list)
-    found = service.list_locks(connection.user, prefix, options.get("kind", grammar.NAMESPACE), most + 1)
-    # It looks at every claim that there is.
+    kind = options.get("kind", grammar.NAMESPACE)
+    page = service.list_locks(connection.user, prefix, kind, most, options.get("cursor", ("", "")))
+    # Others have their turn: even a short one may have passed many claims that are dead.
     connection.spent = True
-    claims = sum(len(info.holders) + len(info.waiters) for info in found)
-    if claims > most:
-        # The one too many says that there are others; its lock is shown without it, or not at all.
-        found = found[:-1] or found
-    return connection.resp.encode(["locks", int(claims > most), [answers.lock(info) for info in found]])
+    cursor = None if page.cursor is None else " ".join(page.cursor)
+    locks = [answers.lock(info) for info in page.locks]
+    return connection.resp.encode(["locks", int(page.cursor is not None), locks, cursor])
 
 
 def break_lock(connection: Connection, frame: Frame) -> bytes:
@@ -94,8 +93,11 @@ def subscribe(connection: Connection, session: str, watch: str, kind: str, prefi
     service = connection.service
     watches, most = service.table.watches, service.limits.watches_per_session
     if (session, watch) not in watches:
-        if sum(key[0] == session for key in watches) >= most:
+        if service.table.mail.of(session) >= most:
             raise LimitReached("watches_per_session", most, "HF.UNWATCH one first")
+        wide = not kind.startswith("cell:")
+        if wide and len(service.table.mail.wide) >= service.limits.prefix_watches:
+            raise LimitReached("prefix_watches", service.limits.prefix_watches, "others have to end some first")
         if len(watches) >= service.limits.watches:
             raise LimitReached("watches", service.limits.watches, "others have to end some first")
     service.need_room()
@@ -131,12 +133,13 @@ def fetch(connection: Connection, frame: Frame) -> bytes | None:
     subject = service.table.watches.get((session, id_))
     if subject is not None:
         readable(connection, subject.prefix)
-    reply = service.step(commands.Fetch(session, id_, after))
+    reply = service.fetch(session, id_, after)
     if wait and isinstance(reply, commands.Letters) and not reply.events:
         service.fetch_now(session, id_)
         service.waits.fetch(session, id_, after, wait, connection)
         connection.hold()
         return None
+    connection.spent = True
     return answers.encode(reply, connection.resp, connection.user)
 
 

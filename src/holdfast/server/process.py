@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import HoldfastError
 from holdfast.server import logs
 from holdfast.server.addresses import Address
+from holdfast.server.burdens import heaviest
 from holdfast.server.connection import Connection
 from holdfast.server.dispatch import Commands
 from holdfast.server.http import MOST_HEAD, Http
@@ -180,14 +181,15 @@ class Process:
 
     def _close_slow(self) -> None:
         """Keep what all clients together have not read below its limit."""
-        unread = sorted(((one.unread, one.id, one) for one in self.service.connections), reverse=True)
-        total = sum(size for size, _, _ in unread)
-        for size, _, one in unread:
-            if total <= self.service.limits.total_output:
+        unread = {one: one.unread for one in self.service.connections}
+        total = sum(unread.values())
+        while total > self.service.limits.total_output:
+            one = heaviest(unread, unread.__getitem__)
+            if one is None:
                 break
-            log.warning("connection does not read its replies", extra={"peer": one.peer, "bytes": size})
+            log.warning("connection does not read its replies", extra={"peer": one.peer, "bytes": unread[one]})
+            total -= unread.pop(one)
             one.abort()
-            total -= size
 
     def stop(self) -> None:
         """Stop in order."""

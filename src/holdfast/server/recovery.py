@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.core.table import Dictionary
-from holdfast.core.table.changes import PutCounter, PutRow, PutSession
+from holdfast.core.table.changes import PutCounter, PutSession
 from holdfast.core.table.rows import Row
 from holdfast.model import Claim, Mode
 from holdfast.server.codec import Record, Untrusted, parse, put_change
@@ -67,9 +67,7 @@ def rebuild(first_number: int, portions: Iterable[Sequence[Record]], window: Win
             rows.append(make(record))
         else:
             others.append(record)
-    rows.sort(key=lambda row: row.order)
-    for row in rows:
-        table.put(PutRow(row))
+    table.fill(rows)
     # Letters have to find their watch, and come in the order of their numbers.
     others.sort(key=lambda record: (record[0] == "L", record[3] if record[0] == "L" else 0))
     for record in others:

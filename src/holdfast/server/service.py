@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.table import Dictionary, commands
 from holdfast.core.table.changes import Change, DropCell, DropRow, DropSession
 from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
+from holdfast.core.table.directory import Name
 from holdfast.core.table.lines import granted
 from holdfast.core.table.machine import begin
 from holdfast.core.table.questions import Question, Under
@@ -25,6 +26,7 @@ from holdfast.server.batches import FULL, Batches
 from holdfast.server.cell_room import CellRoom
 from holdfast.server.deaths import NEVER, Deaths
 from holdfast.server.limits import Limits
+from holdfast.server.openers import Openers
 from holdfast.server.resp import OVER
 from holdfast.server.store import Store, StoreFull
 from holdfast.server.tally import Tally
@@ -41,7 +43,17 @@ log = logging.getLogger("holdfast.server")
 STOPPING = WireError("HFSTOPPING", "the server is stopping: come back in a moment")
 NOBODY_LEADS = WireError("NOTLEADER", "? nobody leads at the moment: come back in a moment")
 WAITED = "its wait is over"
+LETTERS_AT_ONCE = 1_000
+"""Events in one answer."""
 Answer = Callable[[Question, float], Any]
+
+
+class Page(NamedTuple):
+    """A part of a listing."""
+
+    locks: tuple[LockInfo, ...]
+    cursor: Name | None
+    """After which name the next part begins; None if this was the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +89,7 @@ class Service:
         self.tally = Tally()
         self.connections: set[Connection] = set()
         self.attachments = Attachments()
+        self.openers = Openers()
         self.waits = Waits(loop, self.wait_over, self.fetch_now, self._wait_stopped)
         self.batches = Batches(store, loop, self.tally, self._refused, broken)
         self.unfinished = 0
@@ -264,18 +277,30 @@ class Service:
             self.batches.urgent = True
             raise
 
-    def list_locks(self, user: User, prefix: str, kind: str, most: int) -> tuple[LockInfo, ...]:
-        """Locks in use that a user may read, with at most so many claims."""
-        if not any(start.startswith(prefix) or prefix.startswith(start) for start in user.reads):
-            return ()
+    def list_locks(self, user: User, prefix: str, kind: str, most: int, after: Name = ("", "")) -> Page:
+        """Locks in use that a user may read, with at most so many claims, and where to go on.
+
+        One that has more claims is shown with the first of them.
+        """
+        cursor: Name | None = None
 
         def answer(question: Question, now: float) -> Any:
-            if type(question) is Under:
-                return self.table.rows_under(question, now, user.reads)
-            return self.deaths.answer(question, now)
+            nonlocal cursor
+            if type(question) is not Under:
+                return self.deaths.answer(question, now)
+            found: list[Row] = []
+            last = after
+            for key in self.table.directory.shown(kind, prefix, user.reads, after):
+                rows = self.table.rows_on(key, now)
+                if not key[1] or (len(found) + len(rows) > most and found):
+                    cursor = last if key[1] else key
+                    break
+                found += rows[:most]
+                last = key
+            return tuple(found)
 
-        found: tuple[LockInfo, ...] = self.run(commands.List(prefix, kind, most), answer)[0]
-        return found
+        locks: tuple[LockInfo, ...] = self.run(commands.List(prefix, kind, most), answer)[0]
+        return Page(locks, cursor)
 
     def need_room(self) -> None:
         """Refuse what makes the store grow while it cannot."""
@@ -288,6 +313,7 @@ class Service:
         """Tell a session what happened to its claim or watch, by a reply that waits for it or by a push."""
         subject = notice.subject
         if notice.what == LETTER:
+            self._make_room_for_letters()
             if not self.fetch_now(notice.session, subject):
                 self.push(notice.session, "hf.letter", notice.session, subject)
             return
@@ -305,6 +331,15 @@ class Service:
         assert notice.what == GONE
         stone = self.table.tombstones.get(notice.session, {}).get(subject)
         self.gone(notice.session, subject, stone.reason if stone else "it is no longer held", blocked)
+
+    def _make_room_for_letters(self) -> None:
+        """End the watches that are furthest behind while there are too many events that nobody fetches."""
+        mail, limit = self.table.mail, self.limits.letters
+        while mail.count > limit:
+            session, watch = max(mail.letters, key=lambda key: (len(mail.letters[key]), key))
+            log.warning("a watch is too far behind: ended", extra={"session": session, "letters": mail.count})
+            self.step(commands.Unsubscribe(session, watch))
+            self.push(session, "hf.letter", session, watch)
 
     def gone(self, session: str, claim_id: str, reason: str, blocked: Connection | None) -> None:
         """Say that a claim is no longer there."""
@@ -328,6 +363,7 @@ class Service:
 
     def end_session(self, session: str, reason: str) -> None:
         """The session is no more: nobody speaks for it, and whoever waits under it is told."""
+        self.openers.drop(session)
         for connection in self.attachments.end(session):
             self.batches.undo.append(partial(self._attach_again, connection, session, connection.user))
             if self.waits.ended(connection):
@@ -359,9 +395,18 @@ class Service:
             return False
         connection, after = waiting
         self.batches.gather()
-        letters = self.step(commands.Fetch(session, watch, after))
+        letters = self.fetch(session, watch, after)
         connection.answer(answers.encode(letters, connection.resp, connection.user))
         return True
+
+    def fetch(self, session: str, watch: str, after: int) -> Any:
+        """The events of a watch after a number, the first of them if they are many."""
+        reply = self.step(commands.Fetch(session, watch, after))
+        if isinstance(reply, commands.Letters) and len(reply.events) > LETTERS_AT_ONCE:
+            # They are numbered without a gap.
+            left = len(reply.events) - LETTERS_AT_ONCE
+            return commands.Letters(reply.events[:LETTERS_AT_ONCE], reply.last - left, reply.overflowed)
+        return reply
 
     def withdraw(self, claim: Claim, unanswered: bool = False) -> Any:
         """Take a claim out, whatever became of it."""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 from holdfast.core import names
 from holdfast.core.conflicts import conflict
 from holdfast.core.table import changes as ch
 from holdfast.core.table import questions as ask
+from holdfast.core.table.directory import YOUNG, Directory, Name
+from holdfast.core.table.ends import NEVER, Ends
 from holdfast.core.table.line import Line, arrival
-from holdfast.core.table.rows import Cell, Letter, Row, Session, Tombstone, Watch
+from holdfast.core.table.mailboxes import Mailboxes
+from holdfast.core.table.rows import Cell, Row, Session, Tombstone
 from holdfast.model import Claim
 
 INFINITY = float("inf")
-Name = tuple[str, str]
-"""A kind and a name."""
 
 
 class Dictionary:
@@ -25,39 +27,59 @@ class Dictionary:
     def __init__(self, first_number: int = 0) -> None:
         self.first_number = first_number
         self.sessions: dict[str, Session] = {}
-        self._soonest = INFINITY
-        """No session ends before this."""
+        self.session_ends: Ends[str] = Ends()
         self.rows: dict[str, Row] = {}
         self.alone: dict[Name, Row] = {}
         """Names with one claim, which holds: most are, so they cost no line of their own."""
         self.lines: dict[Name, Line] = {}
         """All other names in use."""
+        self.directory = Directory()
+        """Both, in order."""
         self.under: dict[Name, dict[str, None]] = {}
         """For each path, the names in use below it."""
         self.by_session: dict[str, dict[str, Row]] = {}
         self.claims_of: dict[str, int] = {}
         """How many claims an owner has."""
         self.waiting_of: dict[str, dict[str, Row]] = {}
-        self.mortal: dict[str, Row] = {}
+        self.mortal: Ends[str] = Ends()
         """Rows with a `dies_at`."""
         self.counters: dict[int, int] = {}
         self.tombstones: dict[str, dict[str, Tombstone]] = {}
+        self.stones = 0
+        """How many tombstones there are, of all sessions."""
         self.cells: dict[Name, Cell] = {}
-        self.mortal_cells: dict[Name, Cell] = {}
+        self.mortal_cells: Ends[Name] = Ends()
         """Cells with an `expires_at`."""
-        self.watches: dict[tuple[str, str], Watch] = {}
-        self.letters: dict[tuple[str, str], list[Letter]] = {}
+        self._use(Mailboxes())
+
+    def _use(self, mail: Mailboxes) -> None:
+        self.mail, self.watches, self.letters = mail, mail.watches, mail.letters
 
     def rebuilt(self) -> Dictionary:
         """The same table, with everything that follows from the rows made anew."""
         new = Dictionary(self.first_number)
         new.sessions, new.counters, new.tombstones = self.sessions, self.counters, self.tombstones
-        new._soonest = -INFINITY
-        new.cells, new.mortal_cells, new.watches = self.cells, self.mortal_cells, self.watches
-        new.letters = {key: self.letters.get(key, []) for key in self.watches}
-        for row in sorted(self.rows.values(), key=lambda row: row.order):
-            new.put(ch.PutRow(row))
+        new.stones = sum(map(len, self.tombstones.values()))
+        for session in self.sessions.values():
+            new.session_ends.put(session.id, session.expires_at)
+        new.cells = self.cells
+        for key, cell in self.cells.items():
+            if cell.expires_at is not None:
+                new.mortal_cells.put(key, cell.expires_at)
+        for watch in self.watches.values():
+            new.put(ch.PutWatch(watch))
+            for letter in self.letters.get((watch.session, watch.id), []):
+                new.put(ch.PutLetter(letter))
+        new.fill(self.rows.values())
         return new
+
+    def fill(self, rows: Iterable[Row]) -> None:
+        """Take very many claims, into an empty table."""
+        put, self.directory.patience = self._put_row, INFINITY
+        for row in sorted(rows, key=lambda row: row.order):
+            put(row)
+        self.directory.patience = YOUNG
+        self.directory.settle()
 
     def answer(self, question: ask.Question, now: float) -> Any:
         """The answer to a question of the table."""
@@ -84,13 +106,10 @@ class Dictionary:
         return session is not None and session.expires_at > now and (row.dies_at is None or row.dies_at > now)
 
     def ended(self, now: float) -> list[Session]:
-        """Sessions that have run out and are still here. Looks at all of them only if one can have."""
-        if now < self._soonest:
+        """Sessions that have run out and are still here."""
+        if now < self.session_ends.first():
             return []
-        ended = [session for session in self.sessions.values() if session.expires_at <= now]
-        if not ended:
-            self._soonest = min((session.expires_at for session in self.sessions.values()), default=INFINITY)
-        return ended
+        return [self.sessions[id_] for id_ in self.session_ends.dead(now)]
 
     def first_alive(self, rows: Iterable[Row], now: float) -> Row | None:
         return next((row for row in rows if self.alive(row, now)), None)
@@ -253,36 +272,35 @@ class Dictionary:
         return tuple(rows[id_] for id_ in nsmallest(q.limit, rows))
 
     def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
-        sessions = self.ended(now)
-        rows = [row for row in self.mortal.values() if row.dies_at is not None and row.dies_at <= now]
-        cells = [cell for cell in self.mortal_cells.values() if cell.expires_at is not None and cell.expires_at <= now]
         return ask.DeadAnswer(
-            tuple(nsmallest(q.limit, sessions, key=lambda session: (session.expires_at, session.id))),
-            tuple(nsmallest(q.limit, rows, key=lambda row: (row.dies_at, row.id))),
-            tuple(nsmallest(q.limit, cells, key=lambda cell: (cell.expires_at, cell.kind, cell.name))),
+            tuple(self.sessions[id_] for id_ in self.session_ends.dead(now, q.limit)),
+            tuple(self.rows[id_] for id_ in self.mortal.dead(now, q.limit)),
+            tuple(self.cells[key] for key in self.mortal_cells.dead(now, q.limit)),
         )
 
     def _next_death(self, q: ask.NextDeath, now: float) -> float | None:
+        first = min(self.session_ends.first(), self.mortal.first())
+        if first > now:
+            return None if first == NEVER else first
         ends = [session.expires_at for session in self.sessions.values() if session.expires_at > now]
-        ends += [row.dies_at for row in self.mortal.values() if row.dies_at is not None and row.dies_at > now]
+        ends += [end for end in self.mortal.moments.values() if end > now]
         return min(ends, default=None)
 
-    def _on_name(self, q: ask.OnName, now: float) -> tuple[Row, ...]:
-        line = self.line(q.kind, q.name)
-        found = [row for row in (line.rows() if line else ()) if self.alive(row, now)]
-        return tuple(sorted(found, key=arrival))
+    def next_end(self) -> float:
+        """When the next session, claim or cell dies, or could be cleared away already."""
+        return min(self.session_ends.first(), self.mortal.first(), self.mortal_cells.first())
 
-    def rows_under(self, q: ask.Under, now: float, starts: tuple[str, ...] = ("",)) -> tuple[Row, ...]:
-        """Claims under a prefix, of names that start with one of `starts`."""
-        found = [
-            row
-            for row in self.rows.values()
-            if row.claim.name.startswith(starts)
-            and (row.claim.kind.startswith(q.kind) if q.kind.endswith(".") else row.claim.kind == q.kind)
-            and names.matches(q.prefix, row.claim.name)
-            and self.alive(row, now)
-        ]
-        return tuple(nsmallest(q.limit, found, key=lambda row: (row.claim.kind, row.claim.name, *arrival(row))))
+    def _on_name(self, q: ask.OnName, now: float) -> tuple[Row, ...]:
+        return tuple(self.rows_on((q.kind, q.name), now))
+
+    def rows_on(self, key: Name, now: float) -> list[Row]:
+        """Every live claim on a name, by arrival."""
+        line = self.line(*key)
+        return sorted((row for row in (line.rows() if line else ()) if self.alive(row, now)), key=arrival)
+
+    def _under(self, q: ask.Under, now: float) -> tuple[Row, ...]:
+        names_shown = self.directory.shown(q.kind, q.prefix, ("",))
+        return tuple(islice((row for key in names_shown for row in self.rows_on(key, now)), q.limit))
 
     def _row_by_id(self, q: ask.RowById, now: float) -> tuple[Row, Session] | None:
         row = self.rows.get(q.claim_id)
@@ -296,9 +314,9 @@ class Dictionary:
 
     def _watchers(self, q: ask.Watchers, now: float) -> tuple[ask.WatcherAnswer, ...]:
         found = []
-        for key, watch in sorted(self.watches.items()):
+        for key, watch in self.mail.hearing(q.kind, q.name):
             session = self.sessions.get(watch.session)
-            if session is not None and session.expires_at > now and watch.hears(q.kind, q.name):
+            if session is not None and session.expires_at > now:
                 letters = self.letters[key]
                 found.append(ask.WatcherAnswer(watch, letters[-1].number if letters else 0, len(letters)))
         return tuple(found)
@@ -312,8 +330,7 @@ class Dictionary:
 
     # Changes
 
-    def _put_row(self, change: ch.PutRow) -> None:
-        row = change.row
+    def _put_row(self, row: Row) -> None:
         claim = row.claim
         id_, key = claim.id, (claim.kind, claim.name)
         new = id_ not in self.rows
@@ -327,9 +344,9 @@ class Dictionary:
         self.rows[id_] = mine[id_] = row
         self._stand(key, row, new)
         if row.dies_at is not None:
-            self.mortal[id_] = row
-        elif self.mortal:
-            self.mortal.pop(id_, None)
+            self.mortal.put(id_, row.dies_at)
+        elif self.mortal.moments:
+            self.mortal.drop(id_)
 
     def _stand(self, key: Name, row: Row, new: bool) -> None:
         """Let a claim have its place among those on its name."""
@@ -337,9 +354,11 @@ class Dictionary:
         line = self.lines.get(key)
         if line is None:
             only = self.alone.get(key)
-            if only is None and "/" in claim.name:
-                for path in names.ancestors(claim.name):
-                    self.under.setdefault((claim.kind, path), {})[claim.name] = None
+            if only is None:
+                self.directory.add(key)
+                if "/" in claim.name:
+                    for path in names.ancestors(claim.name):
+                        self.under.setdefault((claim.kind, path), {})[claim.name] = None
             if (only is None and row.token is not None) or (only is not None and not new):
                 self.alone[key] = row
                 return
@@ -357,14 +376,17 @@ class Dictionary:
     def _drop_row(self, change: ch.DropRow) -> None:
         claim = change.row.claim
         id_, key = claim.id, (claim.kind, claim.name)
+        line = None
         if self.alone.pop(key, None) is None:
             line = self.lines[key]
             if line.drop(change.row):
                 self._wait_no_more(claim)
             if not line:
                 del self.lines[key]
-        if "/" in claim.name and key not in self.lines:
-            self._forget_path(claim)
+        if not line:
+            self.directory.drop(key)
+            if "/" in claim.name:
+                self._forget_path(claim)
         del self.rows[id_]
         mine = self.by_session[claim.session]
         del mine[id_]
@@ -376,7 +398,7 @@ class Dictionary:
         else:
             del self.claims_of[claim.owner]
         if change.row.dies_at is not None:
-            self.mortal.pop(id_, None)
+            self.mortal.drop(id_)
 
     def _forget_path(self, claim: Claim) -> None:
         for path in names.ancestors(claim.name):
@@ -393,52 +415,38 @@ class Dictionary:
 
     def _put_session(self, change: ch.PutSession) -> None:
         self.sessions[change.session.id] = change.session
-        if change.session.expires_at < self._soonest:
-            self._soonest = change.session.expires_at
+        self.session_ends.put(change.session.id, change.session.expires_at)
 
     def _drop_session(self, change: ch.DropSession) -> None:
         self.sessions.pop(change.session, None)
-        self.tombstones.pop(change.session, None)
-        for key in [key for key in self.watches if key[0] == change.session]:
-            del self.watches[key], self.letters[key]
+        self.session_ends.drop(change.session)
+        self.stones -= len(self.tombstones.pop(change.session, ()))
+        self.mail.drop_session(change.session)
 
     def _put_counter(self, change: ch.PutCounter) -> None:
         self.counters[change.bucket] = change.last
 
     def _put_tombstone(self, change: ch.PutTombstone) -> None:
         stone = change.tombstone
-        self.tombstones.setdefault(stone.session, {})[stone.claim_id] = stone
+        stones = self.tombstones.setdefault(stone.session, {})
+        self.stones += stone.claim_id not in stones
+        stones[stone.claim_id] = stone
 
     def _drop_tombstone(self, change: ch.DropTombstone) -> None:
-        self.tombstones.get(change.session, {}).pop(change.claim_id, None)
+        stones = self.tombstones.get(change.session, {})
+        self.stones -= stones.pop(change.claim_id, None) is not None
 
     def _put_cell(self, change: ch.PutCell) -> None:
         cell = change.cell
         self.cells[cell.kind, cell.name] = cell
         if cell.expires_at is not None:
-            self.mortal_cells[cell.kind, cell.name] = cell
+            self.mortal_cells.put((cell.kind, cell.name), cell.expires_at)
         else:
-            self.mortal_cells.pop((cell.kind, cell.name), None)
+            self.mortal_cells.drop((cell.kind, cell.name))
 
     def _drop_cell(self, change: ch.DropCell) -> None:
         self.cells.pop((change.kind, change.name), None)
-        self.mortal_cells.pop((change.kind, change.name), None)
-
-    def _put_watch(self, change: ch.PutWatch) -> None:
-        key = (change.watch.session, change.watch.id)
-        self.watches[key] = change.watch
-        self.letters.setdefault(key, [])
-
-    def _drop_watch(self, change: ch.DropWatch) -> None:
-        self.watches.pop((change.session, change.id), None)
-        self.letters.pop((change.session, change.id), None)
-
-    def _put_letter(self, change: ch.PutLetter) -> None:
-        self.letters[change.letter.session, change.letter.watch].append(change.letter)
-
-    def _drop_letters(self, change: ch.DropLetters) -> None:
-        key = (change.session, change.watch)
-        self.letters[key] = [letter for letter in self.letters[key] if letter.number > change.upto]
+        self.mortal_cells.drop((change.kind, change.name))
 
 
 _ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
@@ -459,7 +467,7 @@ _ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
     ask.Dead: Dictionary._dead,
     ask.NextDeath: Dictionary._next_death,
     ask.OnName: Dictionary._on_name,
-    ask.Under: Dictionary.rows_under,
+    ask.Under: Dictionary._under,
     ask.RowById: Dictionary._row_by_id,
     ask.CellNow: Dictionary._cell_now,
     ask.Counter: lambda self, q, now: self.last(q.bucket),
@@ -469,7 +477,7 @@ _ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
 }
 
 _PUTS: dict[type, Callable[[Dictionary, Any], None]] = {
-    ch.PutRow: Dictionary._put_row,
+    ch.PutRow: lambda self, change: self._put_row(change.row),
     ch.DropRow: Dictionary._drop_row,
     ch.PutSession: Dictionary._put_session,
     ch.DropSession: Dictionary._drop_session,
@@ -478,8 +486,8 @@ _PUTS: dict[type, Callable[[Dictionary, Any], None]] = {
     ch.DropTombstone: Dictionary._drop_tombstone,
     ch.PutCell: Dictionary._put_cell,
     ch.DropCell: Dictionary._drop_cell,
-    ch.PutWatch: Dictionary._put_watch,
-    ch.DropWatch: Dictionary._drop_watch,
-    ch.PutLetter: Dictionary._put_letter,
-    ch.DropLetters: Dictionary._drop_letters,
+    ch.PutWatch: lambda self, change: self.mail.put_watch(change),
+    ch.DropWatch: lambda self, change: self.mail.drop_watch(change),
+    ch.PutLetter: lambda self, change: self.mail.put_letter(change),
+    ch.DropLetters: lambda self, change: self.mail.drop_letters(change),
 }

@@ -5,7 +5,7 @@ Written once: the wire under it blocks or awaits.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.route import TurnedAway
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineUnavailable, InvalidRequest
-from holdfast.model import Granted, Place
+from holdfast.model import Granted, LockInfo, Place
 
 TRY_FOR = 1.0
 """How long one of several servers is tried before the next one is."""
@@ -42,7 +42,7 @@ class Wire(Protocol):
 
     async def open(self, address: Address, until: float) -> Link: ...
 
-    async def call(self, link: Any, packed: bytes, until: float) -> Any: ...
+    def call(self, link: Any, packed: bytes, until: float) -> Awaitable[Any]: ...
 
     async def pause(self, seconds: float) -> None: ...
 
@@ -60,9 +60,11 @@ CLAIMS = frozenset({cmd.Enter, cmd.Release, cmd.HandOver, cmd.Adopt})
 """What only the connection for claims may say, so that a session's claims have one order."""
 
 
-def stands(found: object) -> bool:
-    """Whether a claim holds or is in line."""
-    return isinstance(found, Granted | Place)
+ENDS = (cmd.Release, cmd.Leave)
+"""After these a claim is no longer expected."""
+
+STANDS = frozenset({Granted, Place})
+"""The answers to a claim that holds or is in line."""
 
 
 class Port:
@@ -78,14 +80,16 @@ class Port:
 
     async def call(self, command: cmd.Command, until: float) -> Any:
         """The reply; EngineUnavailable says whether the command may have been carried out."""
-        desk = self.desk
-        if self._claims is not None and type(command) in CLAIMS:
+        desk, kind = self.desk, type(command)
+        if self._claims is not None and kind in CLAIMS:
             return await self._claims(command, until)
-        if type(command) is cmd.Sweep:
+        if kind is cmd.Sweep:
             return cmd.Done()  # the server clears away the dead by itself
-        if type(command) is cmd.Enter:
+        if isinstance(command, cmd.List):
+            return await self._list(command, until)
+        if isinstance(command, cmd.Enter):
             desk.expected.add(command.claim.id)
-        elif type(command) is cmd.Look:
+        elif isinstance(command, cmd.Look):
             handed = desk.handed.pop(command.claim.id, None)
             if handed is not None:
                 # It lives no longer than our own last heartbeat, and the session's deadline counts from that:
@@ -99,20 +103,37 @@ class Port:
         found = request.decode(reply)
         if repeated and request.released and words.was_done_before(found):
             found = cmd.Done()
-        if isinstance(command, cmd.Open) and isinstance(found, cmd.Opened) and self.link is not None:
-            self.link.session = command.session.id
-        elif isinstance(command, cmd.Release | cmd.Leave) or (isinstance(command, cmd.Enter) and not stands(found)):
+        if isinstance(command, cmd.Open):
+            if isinstance(found, cmd.Opened) and self.link is not None:
+                self.link.session = command.session.id
+        elif isinstance(command, ENDS) or (isinstance(command, cmd.Enter) and type(found) not in STANDS):
             desk.forget(command.claim.id)
         return found
+
+    async def _list(self, command: cmd.List, until: float) -> tuple[LockInfo, ...]:
+        """All parts of a listing. What changes between two of them may be seen or not; no name is seen twice."""
+        found: list[LockInfo] = []
+        cursor: bytes | None = None
+        patience = until - self.desk.now()
+        while True:
+            request = words.listing(command, cursor)
+            locks, cursor = request.decode((await self._carry(request, until))[0])
+            found += locks
+            if cursor is None:
+                return tuple(found)
+            # A limit for an answer, not for as many as there are.
+            until = self.desk.now() + patience
 
     async def _carry(self, request: words.Request, until: float) -> tuple[Any, bool]:
         """The reply, and whether the command was sent more than once. Goes on trying while it may and there is time."""
         repeated = False
-        pauses = full_jitter(FIRST_PAUSE, LAST_PAUSE, self.desk.uniform)
+        pauses: Iterator[float] | None = None
         while True:
-            link: Link | None = None
+            link = self.link
             try:
-                link = await self._connected(until)
+                if link is None or link.problem is not None:
+                    link = None
+                    link = await self._connected(until)
                 if link.session != request.session and not await self._attach(link, request.session, until):
                     return OVER, repeated
                 reply = await self.wire.call(link, request.packed, until)
@@ -129,6 +150,8 @@ class Port:
                 if not isinstance(reply, ReplyError):
                     return reply, repeated
                 problem = self._understand(link, reply, repeated)
+            if pauses is None:
+                pauses = full_jitter(FIRST_PAUSE, LAST_PAUSE, self.desk.uniform)
             pause = next(pauses)
             if self.desk.now() + pause >= until:
                 raise self._unavailable(str(problem), repeated) from problem

@@ -128,10 +128,10 @@ class TaskWire:
             raise
         return stream
 
-    async def call(self, link: PushStream, packed: bytes, until: float) -> Any:
+    def call(self, link: PushStream, packed: bytes, until: float) -> asyncio.Future[Any]:
         if link.problem is not None:
             raise Lost(link.problem, sent=False)
-        return await link.send(packed, until)
+        return link.send(packed, until)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

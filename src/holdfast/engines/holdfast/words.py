@@ -185,12 +185,15 @@ def _inspect(command: cmd.Inspect) -> Request:
     return Request(told("HF.INSPECT", command.name, "KIND", command.kind), lock)
 
 
-def _list(command: cmd.List) -> Request:
-    return Request(told("HF.LIST", command.prefix, "KIND", command.kind), locks)
+def listing(command: cmd.List, cursor: bytes | None) -> Request:
+    """A part of a listing, after what the last part ended with."""
+    rest: tuple[Part, ...] = () if cursor is None else ("CURSOR", cursor)
+    return Request(told("HF.LIST", command.prefix, "KIND", command.kind, *rest), page)
 
 
-def locks(reply: Any) -> tuple[LockInfo, ...]:
-    return tuple(lock(each) for each in reply[2])
+def page(reply: Any) -> tuple[tuple[LockInfo, ...], bytes | None]:
+    """Some locks, and where to go on; None after the last."""
+    return tuple(lock(each) for each in reply[2]), reply[3]
 
 
 def _break(command: cmd.Break) -> Request:
@@ -314,7 +317,6 @@ _ENCODERS: dict[type, Callable[[Any], Request]] = {
     cmd.Adopt: _adopt,
     cmd.Break: _break,
     cmd.Inspect: _inspect,
-    cmd.List: _list,
     cmd.CellGet: _cell_get,
     cmd.CellSet: _cell_set,
     cmd.Subscribe: _watch,
