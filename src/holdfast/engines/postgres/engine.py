@@ -19,11 +19,12 @@ from holdfast.engines.postgres.address import LIBPQ_OPTIONS, OWN_OPTIONS, parse_
 from holdfast.engines.postgres.bell import PostgresBell
 from holdfast.engines.postgres.connections import Checked, Connections
 from holdfast.engines.postgres.doctor import check_up
+from holdfast.engines.postgres.ledger import Ledger
 from holdfast.engines.postgres.sockets import LoopSockets, Sockets, ThreadSockets
-from holdfast.engines.postgres.table import PostgresTable, Unflushed
+from holdfast.engines.postgres.table import PostgresTable
 from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import InvalidRequest
-from holdfast.model import Granted, Guarantees
+from holdfast.model import Guarantees
 from holdfast.runtime.asyncio import AsyncioIo
 from holdfast.runtime.blocking import BlockingIo, run
 
@@ -80,18 +81,14 @@ class PostgresEngine:
 
     def _start(self) -> None:
         self._schema = Checked()
-        self._sessions: set[str] = set()
-        self._unflushed = Unflushed()
-        self._passed_on: dict[str, Granted] = {}
+        self._ledger = Ledger()
         self._connections: list[Connections] = []
         self._bells: list[PostgresBell] = []
 
     def _table(self, sockets: Sockets) -> PostgresTable:
         connections = Connections(self.place, sockets, self.place.connections, self._schema)
         self._connections.append(connections)
-        return PostgresTable(
-            connections, self._sessions, lambda notice: self.deliver(notice), self._unflushed, self._passed_on
-        )
+        return PostgresTable(connections, self._ledger, lambda notice: self.deliver(notice))
 
     def blocking(self) -> TableVerbs:
         table = self._table(ThreadSockets())

@@ -15,6 +15,7 @@ from holdfast.core.table.lines import UNKNOWN_CLAIM
 from holdfast.engines.postgres import fast
 from holdfast.engines.postgres import statements as st
 from holdfast.engines.postgres.connections import Connections
+from holdfast.engines.postgres.ledger import Ledger
 from holdfast.engines.postgres.schema import WAIT_LOCK, lock_class
 from holdfast.engines.postgres.step import SWEEP_AGAIN, Attempt, Message, NeedBuckets, channel, planned_buckets
 from holdfast.engines.postgres.trouble import AGAIN, lost, unavailable
@@ -32,44 +33,14 @@ but a place can be taken while a release is on its way to the disk.
 """
 
 
-class Unflushed:
-    """Releases that were committed without waiting for the disk; shared by all that one client sends.
-
-    A server that crashes may forget the last of them, and the claim is back while its session lives.
-    But a crash breaks every connection: whoever sees one break withdraws these claims again. Any
-    later commit that did wait for the disk has taken all of them along.
-    """
-
-    def __init__(self) -> None:
-        self.claims: dict[str, Claim] = {}
-        self.suspect = False
-        """Whether a connection broke since."""
-
-    def snapshot(self) -> list[str]:
-        return list(self.claims)
-
-    def flushed(self, ids: list[str]) -> None:
-        for id_ in ids:
-            self.claims.pop(id_, None)
-
-
 class PostgresTable:
     """Runs commands, each in transactions of its own. One source for threads and tasks."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        own: set[str],
-        deliver: Callable[[cm.Notice], None],
-        unflushed: Unflushed,
-        passed_on: dict[str, Granted],
-    ) -> None:
-        self.connections, self.own, self.deliver, self.unflushed = connections, own, deliver, unflushed
-        self.passed_on = passed_on
+    def __init__(self, connections: Connections, ledger: Ledger, deliver: Callable[[cm.Notice], None]) -> None:
+        self.connections, self.ledger, self.deliver = connections, ledger, deliver
+        self.own, self.unflushed = ledger.own, ledger.unflushed
         self.crowded: dict[tuple[str, str], float] = {}
         """Where claims have to queue, and when one was last passed on from here."""
-        self.queued: set[str] = set()
-        """Claims that are known to stand in line."""
         self.address = connections.address.shown
         self.lock_class = lock_class(connections.address.schema)
 
@@ -77,8 +48,6 @@ class PostgresTable:
         """Run a command; EngineUnavailable with its outcome if it could not be done in time."""
         if self.unflushed.suspect:
             await self.withdraw_again(until)
-        if isinstance(command, cm.Look) and (granted := self.passed_on.pop(command.claim.id, None)) is not None:
-            return granted
         match command:
             case cm.Open():
                 self.own.add(command.session.id)
@@ -92,23 +61,22 @@ class PostgresTable:
                 return await self._sweep(command, until)
             case cm.Look():
                 return await self._look(command, until)
-            case cm.Enter() if command.claim.id in self.queued:
+            case cm.Enter() if command.claim.id in self.ledger.queued:
                 # A waiter that looks by itself, as each of a thousand does now and then: without a lock, unless it is
                 # the next. Then it may be that all who were before it have died.
                 standing = await self._look(cm.Look(command.claim), until)
                 if not isinstance(standing, Place) or standing.position > 1:
                     return standing
             case cm.Enter() | cm.Release():
-                self.passed_on.pop(command.claim.id, None)
                 claim = command.claim
+                self.ledger.forget(claim.id)
                 crowded = (claim.kind, claim.name) in self.crowded
                 if fast.fits(claim) and (isinstance(command, cm.Release) or claim.waits or not crowded):
                     reply = await self._fast(command, crowded, until)
                     if reply is not None:
                         return reply
             case cm.Leave():
-                self.passed_on.pop(command.claim.id, None)
-                self.queued.discard(command.claim.id)
+                self.ledger.forget(command.claim.id)
         return (await self._step(command, until))[0]
 
     async def withdraw_again(self, until: float) -> None:
@@ -130,6 +98,7 @@ class PostgresTable:
             await self._let_others_go(claim)
         earlier = self.unflushed.snapshot()
         wire = await self.connections.take(until)
+        sent = clock.now()
         message = Message(wire)
         # Statements of one message are one transaction. The locks come in one before, for what is seen after them.
         locks = [names.bucket(claim.name), *([WAIT_LOCK] if crowded and not releases else [])]
@@ -158,14 +127,14 @@ class PostgresTable:
         if not found:
             return None
         if crowded and not releases:
-            self.queued.add(claim.id)
+            self.ledger.queued.add(claim.id)
             return fast.place(found[0])
         if crowded:
             self.unflushed.flushed(earlier)
             self.crowded[claim.kind, claim.name] = clock.now()
             id_, session, token, max_hold, _ = found[0]
             if session in self.own:
-                self.passed_on[id_] = Granted(token, None, max_hold)
+                self.ledger.passed_on.add(id_, Granted(token, None, max_hold), sent)
                 self.deliver(cm.Notice(session, id_, cm.GRANTED))
             return cm.Done()
         if releases:
@@ -224,6 +193,7 @@ class PostgresTable:
             fresh = fresh or not wire.prepared
             attempt = Attempt(wire, command, buckets, self.lock_class, self.own, crowded)
             earlier = self.unflushed.snapshot()
+            sent = clock.now()
             try:
                 reply = await attempt.run(until)
             except NeedBuckets as more:
@@ -249,36 +219,37 @@ class PostgresTable:
             self._remember(attempt, earlier)
             if isinstance(command, cm.Enter):
                 self._notice_crowd(command.claim, reply)
-            self._pass_on(attempt)
+            self._pass_on(attempt, sent)
             return reply, attempt
 
     async def _look(self, command: cm.Look, until: float) -> cm.Reply:
-        standing, _ = await self._step(command, until)
+        id_ = command.claim.id
+        standing: cm.Reply | None = self.ledger.passed_on.take(id_)
+        if standing is None:
+            standing, _ = await self._step(command, until)
         if not isinstance(standing, Place):
-            self.queued.discard(command.claim.id)
+            self.ledger.queued.discard(id_)
         return standing
 
     def _notice_crowd(self, claim: Claim, reply: cm.Reply) -> None:
         """Remember where claims have to queue: there, what they will ask is sent along with the first question."""
+        where = claim.kind, claim.name
         if not isinstance(reply, Place):
-            self.queued.discard(claim.id)
-            self.crowded.pop((claim.kind, claim.name), None)
+            self.crowded.pop(where, None)
             return
-        self.queued.add(claim.id)
-        if len(self.crowded) < MOST_CROWDED:
-            self.crowded.setdefault((claim.kind, claim.name), 0.0)
+        self.ledger.queued.add(claim.id)
+        if len(self.crowded) >= MOST_CROWDED:
+            self.crowded.clear()
+        self.crowded.setdefault(where, 0.0)
 
-    def _pass_on(self, attempt: Attempt) -> None:
-        """Tell the claims of this process what became of them. One that was granted need not ask the server again:
-
-        the commit that granted it was confirmed to us, and its deadline is its session's.
-        """
+    def _pass_on(self, attempt: Attempt, sent: float) -> None:
+        """Tell the claims of this process what became of them."""
         told = {notice.subject for notice in attempt.step.notices if notice.session in self.own}
         for change in attempt.step.changes if told else ():
             if isinstance(change, PutRow) and change.row.token is not None and change.row.id in told:
                 row = change.row
                 left = None if row.dies_at is None else row.dies_at - attempt.step.now
-                self.passed_on[row.id] = Granted(change.row.token, row.slot, left)
+                self.ledger.passed_on.add(row.id, Granted(change.row.token, row.slot, left), sent)
         for notice in attempt.step.notices:
             if notice.session in self.own:
                 self.deliver(notice)
@@ -314,18 +285,18 @@ class PostgresTable:
             if wire.alive:
                 for target, text in wire.arrived():
                     self.hear(target, text)
-                if wire.in_transaction:
-                    await self._undo(wire, until)
+                await self._undo(wire, until)
         finally:
             self.connections.give(wire)
 
     async def _undo(self, wire: Wire, until: float) -> None:
-        """Roll back. What a failed message had prepared is not known any more, so all of it is prepared anew."""
-        if not wire.alive or not wire.in_transaction:
+        """Roll back. What a message that failed had prepared is not known any more, so all of it is prepared anew."""
+        if not wire.alive or not (wire.in_transaction or wire.unsure):
             return
         wire.prepared.clear()
         try:
             await wire.send(["ROLLBACK", "DEALLOCATE ALL"], max(until, clock.now() + 0.2))
+            wire.unsure = False
         except (SqlError, WireLost):
             wire.close()
 

@@ -77,6 +77,8 @@ class Wire:
         self.server_pid = 0
         """The server process that answers."""
         self.prepared: set[str] = set()
+        self.unsure = False
+        """Whether a message failed that may have prepared something."""
         self.alive = True
 
     @property
@@ -102,7 +104,11 @@ class Wire:
         `statements` were called in it: they count as prepared once the message has succeeded.
         """
         await self.post(parts, until)
-        values = await self.answer(until)
+        try:
+            values = await self.answer(until)
+        except SqlError:
+            self.unsure = True
+            raise
         self.prepared.update(statement.name for statement in statements)
         return values
 
