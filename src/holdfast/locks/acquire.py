@@ -65,15 +65,15 @@ async def take(client: Client, spec: Spec, until: float | None, taken: list[Hold
     waits = waits and (until is None or until > client.io.now())
     while True:
         session = client.session_now() or await client.live_session(answer_by(until))
-        owner = client.owner(session)
+        claim = client.new_claim(session, spec, waits)
         if client.withdrawing:
-            await client.withdraw_late(owner, spec.name, answer_by(until))
-        held = session.find(owner, client.kind(spec.kind), spec.name)
+            await client.withdraw_late(claim.owner, spec.name, answer_by(until))
+        held = session.find(claim.owner, claim.kind, spec.name)
         if held is not None and not spec.limit:
             again = reenter(client, spec, held, taken)
             if again is not None:
                 return again
-        hold = await attempt(client, session, client.new_claim(session, spec, owner, waits), spec, until, taken)
+        hold = await attempt(client, session, claim, spec, until, taken)
         if hold is not None:
             return hold
 

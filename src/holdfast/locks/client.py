@@ -16,7 +16,7 @@ from holdfast.engines.engine import Engine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks.errand import Errand
 from holdfast.locks.keeper import RAN_OUT, Keeper, log
-from holdfast.locks.owner import current_owner, current_thread_name
+from holdfast.locks.owner import current_owner
 from holdfast.locks.session import Session
 from holdfast.locks.spec import Spec
 from holdfast.locks.wakeups import Wakeups
@@ -143,16 +143,13 @@ class Client:
 
     # Claims
 
-    def new_claim(self, session: Session, spec: Spec, owner: str, waits: bool) -> Claim:
-        """A claim with an id of its own."""
+    def new_claim(self, session: Session, spec: Spec, waits: bool, owner: str = "") -> Claim:
+        """A claim with an id of its own, of whoever is running now unless told."""
+        current, thread = current_owner()
         return Claim(
-            session.claim_id(), session.id, owner, self.kind(spec.kind), spec.name, spec.mode, spec.subtree,
-            spec.limit, waits, False, spec.max_hold, spec.note, current_thread_name(),
+            session.claim_id(), session.id, f"{session.id}/{owner or current}", self.kind(spec.kind), spec.name,
+            spec.mode, spec.subtree, spec.limit, waits, False, spec.max_hold, spec.note, thread,
         )  # fmt: skip
-
-    def owner(self, session: Session) -> str:
-        """Whoever is running now, under this session."""
-        return f"{session.id}/{current_owner()}"
 
     async def withdraw(self, claim: Claim, unanswered: bool, by: float = float("inf")) -> bool:
         """Make sure that a claim is gone; False if that could not be confirmed `by` then (the keeper goes on)."""

@@ -12,7 +12,7 @@ from holdfast.errors import Deadlock, InvalidRequest, LockLost, NotHeld
 from holdfast.locks.acquire import keep
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
-from holdfast.locks.owner import current_thread_name
+from holdfast.locks.owner import current_owner
 from holdfast.model import Claim, Gone
 
 START = "hf1"
@@ -58,12 +58,13 @@ async def adopt(client: Client, text: str) -> Hold:
     if not kind.startswith(client.kind("")):
         raise InvalidRequest("text", "…", f"it is from another namespace than {client.namespace!r}")
     limit = flags.lstrip("xst")
+    owner, thread = current_owner()
     while True:
         session = await client.live_session()
         claim = Claim(
-            session.claim_id(), session.id, client.owner(session), kind, name,
+            session.claim_id(), session.id, f"{session.id}/{owner}", kind, name,
             "exclusive" if flags[0] == "x" else "shared", "t" in flags, int(limit or 0),
-            thread=current_thread_name(),
+            thread=thread,
         )  # fmt: skip
         sent = client.io.now()
         try:

@@ -44,20 +44,19 @@ def running_task() -> asyncio.Task[Any] | None:
     return None if loop is None else asyncio.current_task(loop)
 
 
-def current_owner() -> str:
-    """The owner that is running now: the chosen one, else the task, else the thread."""
+def current_owner() -> tuple[str, str]:
+    """The owner that is running now (the chosen one, else the task, else the thread), and what people call it."""
     chosen = _chosen.get()
-    if chosen is not None:
-        return chosen
     task = running_task()
     if task is not None:
         known = _tasks.get(id(task))
-        return known[1] if known is not None and known[0]() is task else _name_task(task)
+        own = known[1] if known is not None and known[0]() is task else _name_task(task)
+        return chosen or own, task.get_name()
     try:
-        return _threads.id  # type: ignore[no-any-return]
+        own = _threads.id
     except AttributeError:
-        _threads.id = f"t{next(_numbers)}"
-        return _threads.id  # type: ignore[no-any-return]
+        own = _threads.id = f"t{next(_numbers)}"
+    return chosen or own, threading.current_thread().name
 
 
 def _name_task(task: asyncio.Task[Any]) -> str:
@@ -72,9 +71,3 @@ def _name_task(task: asyncio.Task[Any]) -> str:
     name = f"a{next(_numbers)}"
     _tasks[address] = (weakref.ref(task, forget), name)
     return name
-
-
-def current_thread_name() -> str:
-    """What people call it: the task's name, or the thread's."""
-    task = running_task()
-    return task.get_name() if task is not None else threading.current_thread().name

@@ -193,7 +193,7 @@ class PartitionFront:
         """Become a member again, under a new session."""
         client = self.client
         session = await keeper.session_now()
-        claim = client.new_claim(session, self.spec, f"{session.id}/partition", waits=False)
+        claim = client.new_claim(session, self.spec, waits=False, owner="partition")
         sent = keeper.io.now()
         try:
             reply = await keeper.verbs.enter(claim, keeper.before_beat())

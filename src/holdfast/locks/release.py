@@ -22,7 +22,10 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
             raise LockLost(hold.claim.name, hold.token, hold.reason)
         if not last:
             return
-        reply = await client.io.shielded(give_back(client, hold.claim, min(by, client.until())))
+        until = min(by, client.until())
+        doubtful = hold.claim.id in client.doubtful
+        give = give_back(client, hold.claim, until) if doubtful else client.verbs.release(hold.claim, until)
+        reply = await client.io.shielded(give)
     except (LockLost, NotHeld):
         raise
     except BaseException:
@@ -44,9 +47,8 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
 async def give_back(client: Client, claim: Claim, until: float) -> Done | Gone:
     """Release a claim at the engine. An `enter` of it that may still be on its way has to find that it is over."""
     reply = await client.verbs.release(claim, until)
-    if claim.id in client.doubtful:
-        await client.verbs.leave(claim, True, until)
-        client.doubtful.discard(claim.id)
+    await client.verbs.leave(claim, True, until)
+    client.doubtful.discard(claim.id)
     return reply
 
 

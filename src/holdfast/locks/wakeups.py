@@ -33,11 +33,12 @@ class Wakeups:
     def ring(self, subject: str) -> None:
         """A notice came. One that nobody expects is for a claim that is gone."""
         with self._lock:
-            if subject not in self._expected:
-                return
-            signal = self._expected[subject]
+            signal = self._expected.get(subject)
             if signal is None:
                 self._early.add(subject)
+                # Looked at after it was kept, as `forget` looks in the other order: nothing is kept for nobody.
+                if subject not in self._expected:
+                    self._early.discard(subject)
                 return
         signal.set()
 
@@ -48,6 +49,7 @@ class Wakeups:
 
     def forget(self, subject: str) -> None:
         """Nobody waits for `subject` any more."""
-        with self._lock:
-            self._expected.pop(subject, None)
-            self._early.discard(subject)
+        self._expected.pop(subject, None)
+        if self._early:
+            with self._lock:
+                self._early.discard(subject)

@@ -136,7 +136,10 @@ class AsyncioSignal:
     def set(self) -> None:
         self._flag = True
         if self._waiter is not None:
-            call_in_loop(self._loop, self._wake)
+            if asyncio._get_running_loop() is self._loop:
+                self._wake()
+            else:
+                call_in_loop(self._loop, self._wake)
 
     def clear(self) -> None:
         self._flag = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from holdfast.runtime import clock
@@ -20,9 +21,42 @@ class BlockingPort(Protocol):
 
 
 class BlockingSignal(Signal, Protocol):
-    """A signal that a thread can block on: a threading.Event, or a bell that an engine brings."""
+    """A signal that a thread can block on: a ThreadSignal, or a bell that an engine brings."""
 
     def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class ThreadSignal:
+    """A flag that one thread waits for and any thread sets: a bare lock, half as dear as a threading.Event."""
+
+    __slots__ = ("_flag", "_gate")
+
+    def __init__(self) -> None:
+        self._flag = False
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def set(self) -> None:
+        self._flag = True
+        # Two may set it at once; the gate is open once.
+        with suppress(RuntimeError):
+            self._gate.release()
+
+    def clear(self) -> None:
+        self._flag = False
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until it is set or the time is over; whether it was set. The gate may be open from before it was cleared."""
+        until = None if timeout is None else clock.now() + timeout
+        while not self._flag:
+            left = -1.0 if until is None else until - clock.now()
+            if until is not None and left <= 0:
+                return False
+            self._gate.acquire(timeout=min(left, threading.TIMEOUT_MAX))
+        return True
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -61,8 +95,8 @@ class BlockingIo:
     def shielded(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         return work
 
-    def signal(self) -> threading.Event:
-        return threading.Event()
+    def signal(self) -> ThreadSignal:
+        return ThreadSignal()
 
     def event(self) -> tuple[Event, Callable[[], None]]:
         event = threading.Event()

@@ -65,7 +65,7 @@ class RedisEngine:
 
     def blocking(self) -> RedisVerbs:
         port = RespPort(self.address, self.route)
-        bell = Bell(self.route, self.prefix, self._hear, self._missed)
+        bell = Bell(self.route, self.prefix, self._hear, self.missed)
         self._ports.append(port)
         self._bells.append(bell)
         return RedisVerbs(self, BlockingIo(port), bell)
@@ -83,8 +83,14 @@ class RedisEngine:
             self.ledger.hand(notice.subject, Granted(int(more[0]), None if slot < 0 else slot))
         self.deliver(notice)
 
-    def _missed(self) -> None:
-        """The subscription was broken for a while: whoever stands in line looks for itself."""
+    def hand_on(self, news: bytes) -> None:
+        """A release has made another claim of this client the holder, and only its answer tells."""
+        claim_id, token = news.decode().split(" ")
+        self.ledger.hand(claim_id, Granted(int(token)))
+        self.deliver(Notice("", claim_id, GRANTED))
+
+    def missed(self) -> None:
+        """Something may not have been heard: whoever stands in line looks for itself."""
         for claim_id in self.ledger.waiting():
             self.deliver(Notice("", claim_id, GRANTED))
 

@@ -44,16 +44,19 @@ class Ledger:
 
     def holds(self, claim_id: str, lock: str) -> None:
         """It is granted."""
-        with self._lock:
-            self._confirmed[claim_id] = lock
+        # One step of a dictionary each: nothing has to be locked.
+        self._confirmed[claim_id] = lock
+        if self._waiting:
             self._waiting.discard(claim_id)
 
     def forget(self, claim_id: str) -> None:
         """It is gone, or will be: nobody has to keep it alive any more."""
+        self._confirmed.pop(claim_id, None)
         with self._lock:
-            self._confirmed.pop(claim_id, None)
-            self._waiting.discard(claim_id)
-            self._handed.pop(claim_id, None)
+            if self._waiting:
+                self._waiting.discard(claim_id)
+            if self._handed:
+                self._handed.pop(claim_id, None)
             owner = self._owners.pop(claim_id, None)
             if owner is not None:
                 count = self._counts[owner] - 1

@@ -146,8 +146,19 @@ class RedisVerbs:
         args = (claim.id, claim.session, f"{claim.kind[self._start :]}:{claim.name}")
         # Before it is sent, so that no heartbeat misses it.
         self._ledger.forget(claim.id)
-        reply = await self.io.call(Request(self._release, self._prefix, (*args, 0), True, (*args, 1)), until)
-        return Done() if reply == 1 else Gone(reply[1].decode())
+        try:
+            reply = await self.io.call(Request(self._release, self._prefix, (*args, 0), True, (*args, 1)), until)
+        except BaseException:
+            # It may have gone on to one of our own, of which only the answer tells.
+            self.engine.missed()
+            raise
+        if type(reply) is bytes:
+            self.engine.hand_on(reply)
+        elif reply == 2:
+            self.engine.missed()
+        elif reply != 1:
+            return Gone(reply[1].decode())
+        return Done()
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
         self._ledger.forget(claim.id)

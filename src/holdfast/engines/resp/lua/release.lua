@@ -1,28 +1,67 @@
 -- Give a granted claim back, and make the next living waiter the holder.
 -- ARGV[1] claim id  ARGV[2] session  ARGV[3] lock  ARGV[4] 1 if this is a repeat whose first reply was lost
--- Returns 1 or {'gone', reason}.
+-- Returns 1; 'claim id token' if it went on to a claim of the same session, which nobody else is told; 2 if it was done
+-- before, by a try that may have gone on so; or {'gone', reason}.
 local P, call, id, session_id, lock = KEYS[1], redis.call, ARGV[1], ARGV[2], ARGV[3]
 local stamp = call('TIME')
+local now_us = stamp[1] * 1000000 + stamp[2]
 local lock_key, session_key = P .. 'lock:' .. lock, P .. 'session:' .. session_id
+local line, wait_key = P .. 'line:' .. lock, P .. 'wait:' .. lock
 local mine = call('HMGET', lock_key, '', id)
 local expires = call('HGET', session_key, 'expires')
-local alive = expires and tonumber(expires) > stamp[1] * 1000 + math.floor(stamp[2] / 1000)
+local alive = expires and tonumber(expires) > math.floor(now_us / 1000)
 
--- Nobody waits, nobody watches, nothing was taken back, and it does not end by itself: it just goes.
-if mine[2] and alive and call('EXISTS', P .. 'line:' .. lock, P .. 'gone:' .. session_id, P .. 'watches') == 0 then
-  -- A lock that is marked so is this claim's alone, for as long as it likes.
-  local goes = mine[1] == 'x'
-  if goes then
-    call('DEL', lock_key)
-  elseif cmsgpack.unpack(mine[2])[8] == 0 then
-    goes = true
+-- Make the first in line the holder, in as few steps as there can be; nil, and nothing is changed, unless it is a living
+-- claim to the lock alone, for as long as it likes.
+local function hand_on(next_id, packed)
+  local row = packed and cmsgpack.unpack(packed)
+  local its = row and row[3] == 'x' and row[13] == 0 and call('HMGET', P .. 'session:' .. row[1], 'expires', 'ttl')
+  if not its or not its[1] or tonumber(its[1]) <= math.floor(now_us / 1000) then
+    return nil
+  end
+  local token = stamp[1] .. string.sub('00000' .. stamp[2], -6)
+  local last = call('GETSET', P .. 'last', token)
+  if last and tonumber(last) >= now_us then
+    call('SET', P .. 'last', last)
+    return nil
+  end
+  row[5], row[6] = math.floor(now_us / 1000), now_us
+  call('HDEL', wait_key, next_id)
+  call('HDEL', P .. 'waits:' .. row[1], next_id)
+  call('HSET', lock_key, '', 'x', next_id, cmsgpack.pack(row))
+  call('HDEL', lock_key, id)
+  call('HDEL', session_key, 'c:' .. id)
+  local ms = 2 * its[2] + 60000
+  if call('PTTL', lock_key) < ms - 20000 then
+    call('PEXPIRE', lock_key, ms)
+  end
+  if row[1] == session_id then
+    return next_id .. ' ' .. token
+  end
+  call('PUBLISH', P .. 'notices:' .. row[1], 'granted ' .. next_id .. ' ' .. token .. ' -1 0')
+  return 1
+end
+
+-- Nobody watches and nothing was taken back. A lock that is marked so is this claim's alone, for as long as it likes.
+if mine[2] and alive and call('EXISTS', P .. 'gone:' .. session_id, P .. 'watches') == 0 then
+  if mine[1] == 'x' then
+    local first = call('ZPOPMIN', line)
+    if not first[1] then
+      call('DEL', lock_key)
+      call('HDEL', session_key, 'c:' .. id)
+      return 1
+    end
+    local handed = hand_on(first[1], call('HGET', wait_key, first[1]))
+    if handed then
+      return handed
+    end
+    call('ZADD', line, first[2], first[1])
+  elseif call('EXISTS', line) == 0 and cmsgpack.unpack(mine[2])[8] == 0 then
     if call('HLEN', lock_key) <= 2 then
       call('DEL', lock_key)
     else
       call('HDEL', lock_key, id)
     end
-  end
-  if goes then
     call('HDEL', session_key, 'c:' .. id)
     return 1
   end
@@ -49,7 +88,7 @@ if not alive then
 end
 if not row then
   -- What is taken away leaves its reason. A repeat that finds neither finds what its first try has done.
-  return ARGV[4] == '1' and 1 or {'gone', 'the engine no longer knows it'}
+  return ARGV[4] == '1' and 2 or {'gone', 'the engine no longer knows it'}
 end
 if not is_granted then
   return {'gone', 'it was never granted'}

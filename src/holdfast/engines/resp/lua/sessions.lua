@@ -42,7 +42,7 @@ local function party(lock, id, row)
   local session = living(row[SESSION]) or {}
   return {
     id, row[OWNER], session[3] or '', session[4] or '', session[5] or '0', row[THREAD], row[NOTE],
-    text(row[SINCE]), text(now - row[SINCE]), row[MODE], row[TOKEN] > 0 and text(row[TOKEN]) or '', row[SLOT],
+    row[SINCE], now - row[SINCE], row[MODE], row[TOKEN] > 0 and row[TOKEN] or '', row[SLOT],
     string.match(lock, '^[^:]*:(.*)$'), row[LIMIT],
   }
 end
