@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 import redis as redis_py
@@ -13,6 +13,7 @@ import redis as redis_py
 import holdfast
 from holdfast import EngineUnavailable, aio
 from holdfast.engines.redis import ghosts as redis_ghosts
+from holdfast.locks import acquire
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.process import wait_until
 from holdfast.verify.servers.redis import RedisServer
@@ -220,26 +221,54 @@ async def test_half_a_second_is_half_a_second(own_stage: Stage, operator: redis_
     assert not held.valid
 
 
-async def test_a_release_wakes_exactly_the_next_one(own_stage: Stage, locks: Front, operator: redis_py.Redis) -> None:
-    held = await locks.lock("k").acquire()
-    waiting = [await own_stage.queued(locks, "k", own_stage.another(locks).lock("k").acquire()) for _ in range(4)]
+async def published(operator: redis_py.Redis, act: Callable[[], Awaitable[object]]) -> list[bytes]:
+    """Everything that is published while something is done."""
     with operator.pubsub() as heard:  # type: ignore[no-untyped-call]
         heard.psubscribe("*")
         while heard.get_message(timeout=1.0)["type"] != "psubscribe":
             continue
-        await held.release()
-        theirs = await soon(waiting[0])
+        await act()
         operator.publish("holdfast-test", "the end")
         told = []
         while (message := heard.get_message(timeout=5.0)) and message["data"] != b"the end":
             told.append(message["data"])
+    return told
 
+
+async def test_a_release_wakes_exactly_the_next_one(own_stage: Stage, locks: Front, operator: redis_py.Redis) -> None:
+    rival = await own_stage.client()
+    held = await locks.lock("k").acquire()
+    waiting = [await own_stage.queued(locks, "k", own_stage.another(rival).lock("k").acquire()) for _ in range(4)]
+
+    async def release() -> None:
+        await held.release()
+        await soon(waiting[0])
+
+    told = await published(operator, release)
+
+    theirs = waiting[0].result()
     assert [message.split()[:2] for message in told] == [[b"granted", theirs.target._hold.claim.id.encode()]]
     for task in waiting[1:]:
         assert not task.done()
     await theirs.release()
     for task in waiting[1:]:
         await (await soon(task)).release()
+
+
+async def test_a_lock_that_goes_on_within_a_client_needs_no_message(
+    own_stage: Stage, locks: Front, operator: redis_py.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody looks by itself.
+    monkeypatch.setattr(acquire, "FIRST_POLL", 3600.0)
+    held = await locks.lock("k").acquire()
+    waiting = [await own_stage.queued(locks, "k", own_stage.another(locks).lock("k").acquire()) for _ in range(3)]
+
+    async def release() -> None:
+        await held.release()
+        for task in waiting:
+            await (await soon(task)).release()
+
+    assert await published(operator, release) == []
 
 
 async def test_a_thousand_tasks_that_wait_share_a_handful_of_connections(

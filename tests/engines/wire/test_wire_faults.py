@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from holdfast import EngineUnavailable
+from holdfast.locks import acquire
 from holdfast.verify.proxy import Proxy, Way
 from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually, soon
@@ -204,6 +205,25 @@ async def test_a_waiter_whose_connections_were_cut_is_woken_all_the_same(
     await held.release()
 
     assert (await soon(waiting)).valid
+
+
+@pytest.mark.parametrize("direction", ["requests", "replies"])
+async def test_a_lock_goes_on_within_a_client_when_the_release_is_cut_at_any_byte(
+    far_stage: Stage, rival: Front, proxy: Proxy, direction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody looks by itself.
+    monkeypatch.setattr(acquire, "FIRST_POLL", 3600.0)
+    client = await client_behind(far_stage)
+    for byte in [0, 20, 60, 100, 140] if direction == "requests" else range(0, 36, 5):
+        held = await client.lock("k").acquire()
+        waiting = await far_stage.queued(rival, "k", far_stage.another(client).lock("k").acquire())
+        way(proxy, direction).set("cut", after=byte)
+        await held.release()
+        proxy.heal()
+
+        theirs = await soon(waiting)
+        assert theirs.token > held.token
+        await theirs.release()
 
 
 async def test_a_slow_network_is_no_failure(far_stage: Stage, proxy: Proxy) -> None:
