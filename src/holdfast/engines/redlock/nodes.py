@@ -12,7 +12,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from holdfast.engines.redis.route import OneServer
-from holdfast.engines.resp.blocking import IDLE, Connection
+from holdfast.engines.resp.blocking import IDLE, TICK, Connection
 from holdfast.engines.resp.tasks import Stream, open_stream
 from holdfast.engines.resp.wire import AnyRequest, Lost
 from holdfast.runtime import clock
@@ -73,7 +73,8 @@ class Team:
         packed = round_.request.packed(False)
         nodes = range(len(self.routes)) if round_.nodes is None else sorted(round_.nodes)
         self._connect(nodes, min(until, clock.now() + round_.limit))
-        until = min(until, clock.now() + round_.limit)
+        now = clock.now()
+        until = min(until, now + round_.limit)
         waiting: dict[int, int] = {}
         for node in nodes:
             connection = self.connections[node]
@@ -85,18 +86,55 @@ class Team:
                 waiting[connection.socket.fileno()] = node
             except Lost as lost:
                 answers[node] = self._lose(node, lost)
-        self._collect(round_.request, waiting, answers, until)
+        if until > now + TICK:
+            self._collect_soon(round_.request, waiting, answers, until)
+        if waiting:
+            self._collect(round_.request, waiting, answers, until)
         return answers
+
+    def _collect_soon(self, request: AnyRequest, waiting: dict[int, int], answers: Answers, until: float) -> None:
+        """Take the answers one after the other while they come at once: most have come when the first one has."""
+        for number, node in list(waiting.items()):
+            connection = self.connections[node]
+            assert connection is not None
+            if not connection.plain:
+                return
+            try:
+                reply = connection.receive_soon()
+                if reply is False:
+                    return
+                answered = self._take(connection, node, reply, request, answers, until)
+            except Lost as lost:
+                answers[node] = self._lose(node, lost)
+                answered = True
+            if answered:
+                del waiting[number]
+
+    def _take(
+        self, connection: Connection, node: int, reply: Any, request: AnyRequest, answers: Answers, until: float
+    ) -> bool:
+        """Take a reply; False if the node did not know the script, and was sent it in full."""
+        if isinstance(reply, ReplyError):
+            if str(reply).startswith("NOSCRIPT"):
+                connection.send(request.packed_in_full(False), until)
+                return False
+            reply = NoAnswer(str(reply), True)
+        connection.used = clock.now()
+        answers[node] = reply
+        return True
 
     def _connect(self, nodes: Sequence[int], until: float) -> None:
         """Connect to the nodes that have no connection and do not rest: all at once, so that none delays another."""
         threads = []
+        now = clock.now()
         for node in nodes:
             connection = self.connections[node]
-            if connection is not None and clock.now() - connection.used > IDLE and connection.closed_by_server():
+            if connection is not None:
+                if now - connection.used <= IDLE or not connection.closed_by_server():
+                    continue
                 connection.close()
                 self.connections[node] = None
-            if self.connections[node] is None and not self.rests.rests(node):
+            if not self.rests.rests(node):
                 threads.append(threading.Thread(target=self._open, args=(node, until), daemon=True))
         for thread in threads:
             thread.start()
@@ -129,12 +167,8 @@ class Team:
                 connection = self.connections[node]
                 assert connection is not None
                 try:
-                    reply = connection.receive(until)
-                    if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
-                        connection.send(request.packed_in_full(False), until)
+                    if not self._take(connection, node, connection.receive(until), request, answers, until):
                         continue
-                    connection.used = clock.now()
-                    answers[node] = NoAnswer(str(reply), True) if isinstance(reply, ReplyError) else reply
                 except Lost as lost:
                     answers[node] = self._lose(node, lost)
                 poll.unregister(number)

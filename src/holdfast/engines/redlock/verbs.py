@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from holdfast.core import quorum
@@ -151,12 +152,11 @@ class RedlockVerbs:
             await self._give_back(claim, True, until)
             return Gone(UNANSWERED)
         lock, started = self._lock(claim), self.io.now()
-        who = {"owner": claim.owner, "app": session.app, "host": session.host, "pid": session.pid,
-               "thread": claim.thread, "note": claim.note}  # fmt: skip
+        who = introduce(claim.owner, session.app, session.host, session.pid, claim.thread, claim.note)
         hoped = self.engine.hoped_token()
         answers = await self._round(
             "enter", until, claim.id, lock, milliseconds(session.ttl), hoped,
-            milliseconds(claim.max_hold), json.dumps(who),
+            milliseconds(claim.max_hold), who,
         )  # fmt: skip
         self._ledger.doubt(claim.id, unanswered(answers))
         given = self._check_majority(answers)
@@ -329,6 +329,12 @@ class RedlockVerbs:
 
     async def unwatch(self, session: str, id_: str, until: float) -> Done:
         return Done()
+
+
+@lru_cache(maxsize=1024)
+def introduce(owner: str, app: str, host: str, pid: int, thread: str, note: str) -> str:
+    """Who it is, as the nodes keep it for people; whoever asks once mostly asks again."""
+    return json.dumps({"owner": owner, "app": app, "host": host, "pid": pid, "thread": thread, "note": note})
 
 
 def unanswered(answers: Answers) -> frozenset[int]:

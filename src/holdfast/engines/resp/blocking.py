@@ -22,6 +22,7 @@ IDLE = 0.01
 """After how many idle seconds a connection is looked at before it is used: the server may have closed it."""
 TICK_US = 20_000
 """How often, in µs, whoever waits for a reply looks at the clock."""
+TICK = TICK_US / 1e6
 MOST_REDIRECTIONS = 5
 MOST_REPEATS = 3
 
@@ -105,12 +106,30 @@ class Connection:
         except (OSError, ProtocolError) as error:
             raise Lost(str(error)) from error
 
+    def receive_soon(self) -> Any:
+        """The next reply if it comes within a tick, else False. For a plain connection of which nothing is read yet."""
+        try:
+            received = self.socket.recv(65536)
+            if not received:
+                raise Lost("the server closed the connection")
+            self.reader.feed(received)
+            return self.reader.gets()
+        except BlockingIOError:
+            return False
+        except (OSError, ProtocolError) as error:
+            raise Lost(str(error)) from error
+
     def run(self, packed: bytes, until: float) -> Any:
         """Send one command and return its reply."""
         self.send(packed, until)
         reply = self.receive(until)
         self.used = clock.now()
         return reply
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is not encrypted."""
+        return not self._tls
 
     def closed_by_server(self) -> bool:
         """Whether the server has closed it, or said something that nobody asked for."""
