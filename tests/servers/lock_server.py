@@ -70,8 +70,8 @@ class LockServer(lock_server.LockServer):
 class Wire:
     """A connection that speaks RESP by hand: what is sent and what comes is all in the test's hands."""
 
-    def __init__(self, port: int, version: int = 2, tls: ssl.SSLContext | None = None) -> None:
-        self.socket: socket.socket = socket.create_connection(("127.0.0.1", port), WITHIN)
+    def __init__(self, port: int, version: int = 2, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+        self.socket: socket.socket = socket.create_connection((host, port), WITHIN)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader(encoding="utf-8", errors="surrogateescape")
         self.pushes: list[list[Any]] = []

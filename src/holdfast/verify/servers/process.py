@@ -113,6 +113,8 @@ class Server:
         """Where it listens: another address in a network namespace of its own."""
         self.prefix: list[str] = []
         """What its command is started with, to get it into a namespace."""
+        self.env: dict[str, str] = {}
+        """What its environment has beside ours."""
         self.folder = Path(tempfile.mkdtemp(prefix=f"holdfast-{self.name}-"))
         self._process: subprocess.Popen[bytes] | None = None
         if self._other_user():
@@ -164,6 +166,7 @@ class Server:
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 cwd=self.folder,
+                env=os.environ | self.env,
                 user=self._other_user(),
             )
 

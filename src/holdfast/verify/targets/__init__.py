@@ -17,6 +17,7 @@ TARGETS = {
     "postgresql": "holdfast.verify.targets.postgresql:PostgresTarget",
     "etcd": "holdfast.verify.targets.etcd:EtcdTarget",
     "server": "holdfast.verify.targets.server:ServerTarget",
+    "cluster": "holdfast.verify.targets.cluster:ClusterTarget",
 }
 """Name -> where it is. A module is imported when its target is asked for."""
 
