@@ -64,7 +64,7 @@ class Settings:
     def advertised(self) -> Address:
         """Where the others send clients to; the address that it listens on, if that is one."""
         found = self.advertise or self.listen[0]
-        if found.host in ("0.0.0.0", "::"):
+        if found.host in ("0.0.0.0", "::") or not found.port:
             raise InvalidRequest("advertise", str(found), "say where clients reach this server: --advertise host:port")
         return found
 
