@@ -20,9 +20,15 @@ for number, handler in (
         signal.signal(number, handler)
 
 
-LONG = ("tests/verify/test_targets.py", "tests/without_lock/", "tests/fence/test_pauses.py", "tests/process/")
+LONG = (
+    "tests/verify/test_targets.py",
+    "tests/cluster/test_disasters.py",
+    "tests/without_lock/",
+    "tests/fence/test_pauses.py",
+    "tests/process/",
+)
 """Where a test takes many seconds: these begin first, so that nobody waits for them at the end."""
-SHARING = ("tests/engines/", "tests/fence/", "tests/server/", "tests/verify/test_report.py")
+SHARING = ("tests/cluster/", "tests/engines/", "tests/fence/", "tests/server/", "tests/verify/test_report.py")
 """Where the tests of a file share a server."""
 
 

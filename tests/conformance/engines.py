@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.servers.etcd_subjects import etcd, etcd_stands_still
+from tests.servers.lock_clusters import SHORTEST_TTL, lock_cluster_stands_still, lock_clusters
 from tests.servers.lock_servers import lock_server_stands_still, lock_servers
 from tests.servers.postgres_subjects import postgres, postgres_is_blocked
 from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel
@@ -73,9 +74,21 @@ ENGINES = (
     Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still, like="redis"),
     Subject("etcd", etcd, across_processes=True, outage=etcd_stands_still, lag=1.5),
     Subject("holdfast", lock_servers, across_processes=True, outage=lock_server_stands_still),
+    Subject(
+        "holdfast+cluster",
+        lock_clusters,
+        across_processes=True,
+        outage=lock_cluster_stands_still,
+        # No session ends sooner, whatever ttl a test asks for.
+        lag=SHORTEST_TTL,
+        like="holdfast",
+    ),
     Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
     Subject("zookeeper", zookeeper, across_processes=True, outage=zookeeper_stands_still, lag=1.0),
 )
+
+DEPLOYMENTS = {"holdfast+cluster": "holdfast"}
+"""Subjects that are another deployment of an engine, and no scheme of their own."""
 
 ELSEWHERE = {"redlock": "tests/engines/redlock"}
 """Engines that have neither a line that anybody can see nor cells nor watches: tested where it says."""
