@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,6 +174,30 @@ def any_calls(draw: st.DrawFn) -> list[Call]:
     return found
 
 
+@st.composite
+def calls_with_unique_values(draw: st.DrawFn) -> list[Call]:
+    """The same, but every value is written once: then it tells who wrote it, whether that was answered or not."""
+    count = draw(st.integers(1, 5))
+    values = [f"v{number}" for number in range(count)]
+    found: list[Call] = []
+    for value in values:
+        start = draw(st.integers(0, 6))
+        end = start + draw(st.integers(1, 4)) - 0.5
+        kind = draw(st.sampled_from(["get", "get", "set", "set", "lost", "refused", "dropped"]))
+        version, expected = draw(VERSIONS), draw(st.none() | VERSIONS)
+        if kind == "get":
+            found.append(got("p", start, end, draw(st.sampled_from(values)) if version else None, version))
+        elif kind == "set":
+            found.append(put("p", start, end, value, max(version, 1), expected=expected))
+        elif kind == "lost":
+            found.append(put("p", start, end, value, None, "unknown", expected=expected))
+        elif kind == "refused":
+            found.append(refused("p", start, end, expected or 0, version))
+        else:
+            found.append(dropped("p", start, end, draw(st.sampled_from(["ok", "unknown"])), expected=expected))
+    return found
+
+
 def plainly_linearizable(calls: list[Call]) -> bool:
     """Every order of every choice of the unanswered ones."""
     unknown = [each for each in calls if each.outcome == "unknown"]
@@ -205,6 +231,50 @@ def _fits(order: tuple[Call, ...]) -> bool:
 @given(any_calls())
 def test_the_search_finds_an_order_exactly_when_there_is_one(calls: list[Call]) -> None:
     assert linearizable(calls, Budget(100_000)) == plainly_linearizable(calls)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(calls_with_unique_values())
+def test_what_versions_tell_makes_no_difference_to_what_is_found(calls: list[Call]) -> None:
+    assert linearizable(calls, Budget(100_000)) == plainly_linearizable(calls)
+
+
+def a_crowd(writers: int, turns: int, seed: int) -> list[Call]:
+    """Many clients at once on one cell that is right, with answers that get lost."""
+    chance = random.Random(seed)
+    moments = sorted((chance.uniform(0, turns), f"c{chance.randrange(writers)}") for _ in range(writers * turns))
+    value, version, last, known = None, 0, 0, dict[str, tuple[str | None, int]]()
+    found: list[Call] = []
+    for number, (at, process) in enumerate(moments):
+        start, end = at - chance.uniform(0.0, 0.9), at + chance.uniform(0.0, 0.9)
+        expected = known.pop(process, (None, 0))[1] if process in known else None
+        if expected is None:
+            found.append(got(process, start, end, value, version))
+            known[process] = value, version
+        elif expected != version:
+            found.append(
+                put(process, start, end, f"no{number}", version, "failed", expected=expected, error="Conflict")
+            )
+        else:
+            lost, value, version, last = chance.random() < 0.05, f"v{number}", last + 1, last + 1
+            if lost:
+                found.append(put(process, start, end, value, None, "unknown", expected=expected))
+            else:
+                found.append(put(process, start, end, value, version, expected=expected))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_writers_at_once_are_decided(seed: int) -> None:
+    calls = a_crowd(16, 40, seed)
+
+    assert cells.check(history(*calls)).state == "kept"
+
+    gets = [each for each in calls if each.op == "cell_get" and each.version]
+    stale = replace(gets[len(gets) // 4], start=38.0, end=38.5)
+    finding = cells.check(history(*[each for each in calls if each is not gets[len(gets) // 4]], stale))
+    assert finding.state == "broken"
+    assert finding.shortest is not None
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
