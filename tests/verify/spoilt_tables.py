@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import replace
 from typing import Any
 
-from holdfast.core.table.commands import CellSet, Command, Enter, Look, Renew
+from holdfast.core.table.commands import CellSet, Command, Enter, Look, Release, Renew
 from holdfast.core.table.machine import Outcome
 from holdfast.engines.sqlite.engine import SqliteEngine, SqlitePort
 from holdfast.model import Granted
@@ -72,3 +72,19 @@ class GivesOnePermitMore(SpoiltTable):
         if isinstance(command, Enter) and command.claim.limit:
             return replace(command, claim=replace(command.claim, limit=command.claim.limit + 1))
         return command
+
+
+class ForgetsToRelease(RecreatesOnRenewal):
+    """Now and then a release is confirmed, and the lock stays as it was until its session ends."""
+
+    releases = 0
+
+    def after(self, connection: sqlite3.Connection, command: Command, outcome: Outcome) -> None:
+        if isinstance(command, Release):
+            row = self.granted.get(command.claim.id)
+            self.releases += 1
+            if row is not None and self.releases % 3 == 0:
+                places = ", ".join("?" * len(row))
+                connection.execute(f"INSERT OR IGNORE INTO claims VALUES ({places})", row)
+        elif not isinstance(command, Renew):
+            super().after(connection, command, outcome)

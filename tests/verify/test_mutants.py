@@ -44,6 +44,7 @@ def test_a_mutant_of_the_embedded_engine_is_caught(
     ("engine", "workload", "claim"),
     [
         ("RecreatesOnRenewal", "mutex", "progress"),
+        ("ForgetsToRelease", "mutex", "released"),
         ("IgnoresVersions", "cell", "cells"),
         ("GivesOnePermitMore", "semaphore", "exclusion"),
     ],

@@ -26,6 +26,7 @@ from holdfast.errors import (
 )
 from holdfast.verify.board import Board
 from holdfast.verify.history import Call, Outcome, Recorder
+from holdfast.verify.waiting import Waiting
 
 NOT_DONE = (NotAcquired, Deadlock, Conflict, StaleToken, LockLost, NotHeld, InvalidRequest, Unsupported)
 
@@ -57,22 +58,6 @@ class Held:
     def deadline(self) -> float:
         """On this process's own clock. Read at once, not computed from what remains: a pause can come between."""
         return float(self.grant._hold.deadline)
-
-
-class Waiting:
-    """When the claim that was granted in the end was first told its place in line."""
-
-    def __init__(self, client: Any, now: Callable[[], float]) -> None:
-        self._client, self._now = client, now
-        self._seen: list[tuple[float, set[str]]] = []
-
-    def told(self, _: object) -> None:
-        """The client was told a place. Which of its claims it was for is told by who waits at that moment."""
-        self._seen.append((self._now(), self._client._core.waiting.copy()))
-
-    def since(self, claim: str) -> float | None:
-        """Since when this claim is known to stand in line."""
-        return next((at for at, claims in self._seen if claim in claims), None)
 
 
 @dataclass
@@ -116,7 +101,7 @@ class Actor:
         try:
             grant = await do(lock.campaign(wait) if op == "campaign" else lock.acquire(wait))
         except HoldfastError as error:
-            recorder.end(call, outcome_of(error), **said(error))
+            recorder.end(call, outcome_of(error), **said(error), queued=waiting.given_up())
             return None
         claim = grant._hold.claim.id
         held = Held(grant, {**identity, "claim": claim, "owner": grant.owner, "token": grant.token})
@@ -139,6 +124,20 @@ class Actor:
             self.board.add(-1)
         self.recorder.end(call, "ok")
         return True
+
+    async def look_back(self, held: Held, name: str, kind: str = "lock") -> None:
+        """Look who holds what this process has just given back, while it is still the same session that looks."""
+        session, claim = self.client._core.session, held.facts["claim"]
+        if session is None or not claim.startswith(f"{session.id}-"):
+            return
+        facts = {key: held.facts[key] for key in ("name", "owner", "claim")}
+        call, info = await self.call("inspect", lambda: self.client.inspect(name, kind=kind), **facts, kind=kind)
+        if info is not None:
+            left = {
+                "holders": [party.claim for party in info.holders],
+                "waiters": [party.claim for party in info.waiters],
+            }
+            self.recorder.end(call, "ok", value=left)
 
     def check(self, held: Held) -> bool:
         """Look whether the grant is good. What counts is the moment before: a pause may come after the look."""

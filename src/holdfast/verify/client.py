@@ -27,6 +27,7 @@ from holdfast.runtime.blocking import run
 from holdfast.verify.actor import Actor, do
 from holdfast.verify.board import Board
 from holdfast.verify.history import Recorder
+from holdfast.verify.waiting import Waiting
 from holdfast.verify.workloads import find_workload
 from holdfast.verify.workloads.workload import Workload
 
@@ -72,6 +73,7 @@ class Company:
 
     def workloads(self, client: Any, sleep: Callable[[float], Any]) -> list[Workload]:
         """One actor for each workload, each with a file of its own."""
+        Waiting.watch(client)
         return [find_workload(name)(self._actor(name, client, sleep)) for name in self.config.workloads]
 
     def _actor(self, workload: str, client: Any, sleep: Callable[[float], Any]) -> Actor:

@@ -28,7 +28,8 @@ counts. A process that is killed half-way has therefore left a call that was nev
   failed with error `Conflict`: version is what was there instead.
 - `inspect`. ok: value is `{"holders": [...], "waiters": [...]}`, each a text with
   the owner or the claim as one of its words.
-  Those that start after the note `end` say what was left behind.
+  Those that start after the note `end` say what was left behind. One with a claim was made by
+  the session of that claim, after its release: it must not be there any more.
 
 A fenced `read` presents its token to the fence too, in the same step as it reads. Otherwise an
 older holder may write between the read and the write of the next one, and that update is lost

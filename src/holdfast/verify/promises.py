@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.verify.checkers import cells, exclusion, fence, leaks, order, progress, tokens, updates
+from holdfast.verify.checkers import cells, exclusion, fence, leaks, order, progress, released, tokens, updates
 from holdfast.verify.finding import Finding
 from holdfast.verify.history import Fault, History
 
@@ -87,6 +87,7 @@ CLAIMS: dict[str, Claim] = {
         Claim(order.CLAIM, "nobody was overtaken in line", order.check, fair),
         Claim(progress.CLAIM, "after the last fault everything went on", progress.check, always),
         Claim(leaks.CLAIM, "nothing was left held or in line", leaks.check, always),
+        Claim(released.CLAIM, "what was given back was gone", released.check, memory_kept),
         Claim(cells.CLAIM, "cells were linearizable", cells.check, memory_kept),
         Claim(updates.UNFENCED, "no update without a fence was lost", updates.check_unfenced, never),
     )

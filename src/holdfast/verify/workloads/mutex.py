@@ -7,6 +7,9 @@ from typing import ClassVar
 
 from holdfast.verify.workloads.workload import Workload
 
+LOOKS_BACK = 0.2
+"""How often somebody looks at what it has just given back."""
+
 
 class Mutex(Workload):
     """Few names, so that there is always somebody in line."""
@@ -21,7 +24,10 @@ class Mutex(Workload):
         if held is None:
             return False
         good = await actor.hold(held, rng.uniform(0.0, 0.05))
-        return await actor.release(held) and good
+        released = await actor.release(held)
+        if released and rng.random() < LOOKS_BACK:
+            await actor.look_back(held, self.lock_name(name))
+        return released and good
 
     def lock_name(self, name: str) -> str:
         """The lock that is taken for it."""
