@@ -21,34 +21,56 @@ class Appointment:
     length: float
 
 
-def plan(faults: Sequence[Fault], seconds: float, ttl: float, rng: random.Random) -> list[Appointment]:
-    """Every fault once by itself, in an order of the seed's, then mixed. A short run has time for the mixture only."""
+def plan(
+    faults: Sequence[Fault], seconds: float, ttl: float, rng: random.Random, lease: float | None = None
+) -> list[Appointment]:
+    """Every fault once by itself, in an order of the seed's, then mixed. A short run has time for the mixture only.
+
+    What happens to a client outlives its ttl, and what happens to a server the lease between servers, if there is one.
+    """
+    times = Times(ttl, lease or ttl)
     if not faults:
         return []
     order = rng.sample(list(faults), len(faults))
-    alone = _one_by_one(order, ttl, rng)
+    alone = _one_by_one(order, times, rng)
     last = alone[-1].at + alone[-1].length
     if last > seconds * ALONE:
-        return _mixed(order, 0.0, seconds, ttl, rng)
-    more = int((seconds - last) / ttl)
-    return alone + _mixed([rng.choice(order) for _ in range(more)], last, seconds, ttl, rng)
+        return _mixed(order, 0.0, seconds, times, rng)
+    more = int((seconds - last) / times.shortest)
+    return alone + _mixed([rng.choice(order) for _ in range(more)], last, seconds, times, rng)
 
 
-def _one_by_one(order: Sequence[Fault], ttl: float, rng: random.Random) -> list[Appointment]:
-    made, at = [], ttl / 4
+@dataclass(frozen=True)
+class Times:
+    """By which each side measures: clients by their ttl, servers by their lease."""
+
+    ttl: float
+    lease: float
+
+    @property
+    def shortest(self) -> float:
+        return min(self.ttl, self.lease)
+
+    def of(self, fault: Fault) -> float:
+        """What a fault has to outlast."""
+        return self.ttl if fault.side == "client" else self.lease
+
+
+def _one_by_one(order: Sequence[Fault], times: Times, rng: random.Random) -> list[Appointment]:
+    made, at = [], times.shortest / 4
     for fault in order:
-        length = fault.length(ttl, rng)
+        length = fault.length(times.of(fault), rng)
         made.append(Appointment(at, fault, length))
-        at += length + rng.uniform(0.3, 0.8) * ttl
+        at += length + rng.uniform(0.3, 0.8) * times.shortest
     return made
 
 
-def _mixed(order: Sequence[Fault], start: float, end: float, ttl: float, rng: random.Random) -> list[Appointment]:
+def _mixed(order: Sequence[Fault], start: float, end: float, times: Times, rng: random.Random) -> list[Appointment]:
     """Spread over the time, with room at the end for what lasts longest."""
     if not order:
         return []
-    step = max(0.0, end - start - ttl) / len(order)
+    step = max(0.0, end - start - times.shortest) / len(order)
     return [
-        Appointment(start + number * step + rng.uniform(0.0, step), fault, fault.length(ttl, rng))
+        Appointment(start + number * step + rng.uniform(0.0, step), fault, fault.length(times.of(fault), rng))
         for number, fault in enumerate(order)
     ]

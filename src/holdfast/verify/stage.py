@@ -55,6 +55,7 @@ class Stage:
     ) -> None:
         self.target, self.order, self.tell = target, order, tell
         self.ttl = order.ttl or target.ttl
+        self.within = max(order.within, 3 * self.ttl)
         self.namespace = f"verify-{order.seed % 10**9}"
         self.done = Performance(folder)
         self.rng = random.Random(f"stage {order.seed}")
@@ -136,12 +137,12 @@ class Stage:
             crew.start()
             scene = Scene(self.target, crew, self.ttl, random.Random(f"scene {order.seed}"))
             storm = Storm(self.recorder, scene, self.tell)
-            storm.rage(plan(faults, order.seconds, self.ttl, self.rng), order.seconds)
+            storm.rage(plan(faults, order.seconds, self.ttl, self.rng, self.target.lease), order.seconds)
             self.done.struck.update(storm.struck)
             self.done.not_tested.update(storm.not_tested)
             self.tell("healed: everybody has to come through once more")
             self.target.revive()
-            self.recorder.note("heal", within=order.within)
+            self.recorder.note("heal", within=self.within)
             self._finish(crew)
         finally:
             crew.close()
@@ -149,7 +150,7 @@ class Stage:
     def _finish(self, crew: Crew) -> None:
         for member in crew.members:
             member.say("finish")
-        until = time.monotonic() + self.order.within + 5.0
+        until = time.monotonic() + self.within + 5.0
         while time.monotonic() < until and not all(member.done.is_set() for member in crew.members):
             if all(member.done.is_set() or not member.running for member in crew.members):
                 break

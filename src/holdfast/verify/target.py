@@ -26,6 +26,8 @@ class Target:
     name: ClassVar[str]
     ttl: ClassVar[float] = 2.0
     """Of the clients' sessions in this run."""
+    lease: ClassVar[float | None] = None
+    """After how many seconds its servers give each other up, if that is not about a session's ttl."""
     disk_size: ClassVar[str] = ""
     """How large a disk to fill is for the first server; empty: nothing of it lies on a disk."""
     syncs: ClassVar[str] = ""

@@ -16,6 +16,10 @@ PRIZE = 8
 """How much more a fault is worth between read and write than at any other moment of a hold."""
 
 
+LONGEST_THOUGHT = 4.0
+"""Seconds; where a ttl is longer, everybody would wait for one who thinks."""
+
+
 class Protected(Workload):
     """The write does not look at the grant: a pause can come after the last look, only the fence can refuse."""
 
@@ -64,5 +68,5 @@ class Protected(Workload):
 
     def thinking(self) -> float:
         """Mostly short; now and then up to the ttl, so that a pause finds somebody between read and write."""
-        rng, ttl = self.actor.rng, self.actor.ttl
+        rng, ttl = self.actor.rng, min(self.actor.ttl, LONGEST_THOUGHT)
         return rng.uniform(0.0, ttl) if rng.random() < 0.15 else rng.uniform(0.0, ttl / 20)
