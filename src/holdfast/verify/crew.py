@@ -14,6 +14,7 @@ from pathlib import Path
 
 from holdfast.verify.board import ROOM, Board
 from holdfast.verify.client import Config
+from holdfast.verify.network import ClientWire
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.process import ServerFailed, wait_until
 from holdfast.verify.target import Target
@@ -22,10 +23,13 @@ READY_WITHIN = 60.0
 
 
 class Member:
-    """One client process, and the proxies that stand between it and the servers."""
+    """One client process, and what stands between it and the servers: proxies, or a namespace of its own."""
 
-    def __init__(self, config: Config, proxies: Sequence[Proxy], prefix: Sequence[str]) -> None:
-        self.config, self.proxies, self.prefix = config, list(proxies), list(prefix)
+    def __init__(
+        self, config: Config, proxies: Sequence[Proxy], prefix: Sequence[str], wire: ClientWire | None = None
+    ) -> None:
+        self.config, self.proxies, self.wire = config, list(proxies), wire
+        self.prefix = [*(wire.prefix if wire is not None else ()), *prefix]
         self.lives = 0
         self.surprises = 0
         self.said: list[str] = []
@@ -38,6 +42,11 @@ class Member:
 
     def __repr__(self) -> str:
         return self.config.name
+
+    @property
+    def exposed(self) -> bool:
+        """Whether something can be done to its connections."""
+        return bool(self.proxies) or self.wire is not None
 
     @property
     def name(self) -> str:
@@ -131,7 +140,7 @@ class Member:
 
 
 class Crew:
-    """All clients of a run: blocking and asyncio ones in turn, every second pair behind proxies."""
+    """All clients of a run: blocking and asyncio ones in turn, every second pair with something before its wires."""
 
     def __init__(self, target: Target, config: Config, count: int, *, proxied: bool) -> None:
         self.members: list[Member] = []
@@ -139,12 +148,13 @@ class Crew:
         for place in range(count):
             through = proxied and place % 4 in (1, 2)
             proxies = [Proxy(host, port) for host, port in target.addresses] if through else []
+            wire = target.network.client_wire() if through and target.direct and target.network else None
             ways = [("127.0.0.1", proxy.port) for proxy in proxies] or target.addresses
             one = replace(
                 config, name=f"c{place + 1}", place=place, url=target.url(ways), seed=config.seed * 1000 + place * 37,
                 style="asyncio" if place % 2 else "blocking",
             )  # fmt: skip
-            self.members.append(Member(one, proxies, target.client_prefix))
+            self.members.append(Member(one, proxies, target.client_prefix, wire))
 
     def start(self) -> None:
         """Start all of them at once."""

@@ -2,6 +2,8 @@
 
 A switch (a bridge in a namespace) joins the nodes and this machine. Cutting drops packets in the
 nodes' own namespaces: nothing of this machine's firewall is touched, and clients still reach everybody.
+
+A client can have a namespace of its own too, where its servers send it to addresses that no proxy stands before.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from typing import Self
 
@@ -57,6 +60,7 @@ class Network:
         self._subnet = f"10.{200 + number // 256 % 50}.{number % 256}"
         self._names = {id(server): f"{self._mark}n{place}" for place, server in enumerate(servers)}
         self.servers = list(servers)
+        self._clients = 0
         self._made: list[str] = []
 
     def __enter__(self) -> Self:
@@ -80,14 +84,26 @@ class Network:
         run("ip", "addr", "add", f"{self._subnet}.1/24", "dev", f"{self._mark}r")
         run("ip", "link", "set", f"{self._mark}r", "up")
         for place, server in enumerate(self.servers):
-            name, port = self._names[id(server)], f"port{place}"
-            self._add(name)
-            run(*inside(switch), "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
-            self._plug(switch, port)
+            name = self._names[id(server)]
             server.host, server.prefix = f"{self._subnet}.{10 + place}", inside(name)
-            run(*inside(name), "ip", "addr", "add", f"{server.host}/24", "dev", "eth0")
-            for device in ("lo", "eth0"):
-                run(*inside(name), "ip", "link", "set", device, "up")
+            self._settle(name, f"port{place}", server.host)
+
+    def _settle(self, name: str, port: str, address: str) -> None:
+        """A namespace with an address, on the switch."""
+        switch = f"{self._mark}s"
+        self._add(name)
+        run(*inside(switch), "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+        self._plug(switch, port)
+        run(*inside(name), "ip", "addr", "add", f"{address}/24", "dev", "eth0")
+        for device in ("lo", "eth0"):
+            run(*inside(name), "ip", "link", "set", device, "up")
+
+    def client_wire(self) -> ClientWire:
+        """A place for one more client, with all of its connections in one hand."""
+        self._clients += 1
+        name = f"{self._mark}c{self._clients}"
+        self._settle(name, f"client{self._clients}", f"{self._subnet}.{100 + self._clients}")
+        return ClientWire(name)
 
     def _add(self, name: str) -> None:
         run("ip", "netns", "add", name)
@@ -118,3 +134,44 @@ class Network:
         """Remove what was made. The devices go with their namespaces."""
         while self._made:
             run("ip", "netns", "del", self._made.pop())
+
+
+RESETTING = 0.3
+"""For how long what comes is answered by a reset, so that connections which lost something end on both sides."""
+
+
+class ClientWire:
+    """All connections of the client in one namespace, wherever they lead to."""
+
+    def __init__(self, namespace: str) -> None:
+        self.prefix = inside(namespace)
+        """What its process is started with."""
+        self._lossy = False
+
+    def _rule(self, chain: str, *rule: str) -> None:
+        run(*self.prefix, "iptables", "-w", "-A", chain, *rule)
+
+    def cut(self) -> None:
+        """Whatever is sent, in either direction, is answered by a reset, new connections too."""
+        for chain in ("OUTPUT", "INPUT"):
+            self._rule(
+                chain, "-p", "tcp", "!", "--tcp-flags", "RST", "RST", "-j", "REJECT", "--reject-with", "tcp-reset"
+            )
+
+    def stall(self) -> None:
+        """Nothing comes through in either direction, and nothing says so."""
+        for chain in ("OUTPUT", "INPUT"):
+            self._rule(chain, "-j", "DROP")
+
+    def drop_replies(self) -> None:
+        """What carries data to the client is lost; what only confirms comes through."""
+        self._lossy = True
+        self._rule("INPUT", "-p", "tcp", "--tcp-flags", "PSH", "PSH", "-j", "DROP")
+
+    def heal(self) -> None:
+        """Let everything through again."""
+        if self._lossy:
+            self._lossy = False
+            self.cut()
+            time.sleep(RESETTING)
+        run(*self.prefix, "iptables", "-w", "-F")

@@ -33,6 +33,8 @@ class Target:
     syncs: ClassVar[str] = ""
     """The system calls by which its first server makes things durable."""
 
+    direct: ClassVar[bool] = False
+    """Whether its servers send clients to their own addresses: then no proxy can stand before them."""
     talks: ClassVar[bool] = True
     """Whether its servers speak with each other; where they do not, only clients can be cut off from them."""
 
@@ -81,12 +83,13 @@ class Target:
         return (len(self.servers) - 1) // 2
 
     def start(self, wants: frozenset[str] = frozenset()) -> Self:
-        """Start all of it. `wants` is what the faults need beside the servers: `network`, `disk`."""
+        """Start all of it. `wants` is what the faults need beside the servers: `network`, `disk`, `wires`."""
         try:
             self.servers = self.make()
             for server in self.servers:
                 self._open.callback(server.close)
-            if "network" in wants and len(self.servers) > 1:
+            needed = "network" in wants or (self.direct and "wires" in wants)
+            if needed and len(self.servers) > 1:
                 self._make_network()
             if "disk" in wants and self.disk_size:
                 self._make_disk()

@@ -25,12 +25,12 @@ class Scene:
     rng: random.Random
     taken: set[int] = field(default_factory=set)
 
-    def client(self, *, proxied: bool = False) -> Member | None:
+    def client(self, *, exposed: bool = False) -> Member | None:
         """A client that nothing is done to now: the more it holds, the likelier."""
         free = [
             member
             for member in self.crew.members
-            if id(member) not in self.taken and member.running and (member.proxies or not proxied)
+            if id(member) not in self.taken and member.running and (member.exposed or not exposed)
         ]
         if not free:
             return None
@@ -65,7 +65,7 @@ class Fault(ABC):
     """As the history calls it."""
     side: ClassVar[Literal["client", "server"]]
     needs: ClassVar[frozenset[str]] = frozenset()
-    """What the target has to have made for it: `network`, `disk`."""
+    """What the target has to have made for it: `network`, `disk`, `wires`."""
 
     @abstractmethod
     def refusal(self, target: Target) -> str:

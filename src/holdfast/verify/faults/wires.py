@@ -1,4 +1,4 @@
-"""Faults of one client's connections, made by the proxies before it."""
+"""Faults of one client's connections, made by the proxies before it, or in a network namespace of its own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ class WireFault(Fault):
     """What becomes of a client's bytes: on all of its ways, or, where there are several, on some of them."""
 
     side = "client"
+    needs = frozenset({"wires"})
 
     def refusal(self, target: Target) -> str:
-        return "" if target.addresses else "no proxy can stand between a client and this target"
+        if target.direct and target.network is None:
+            return target.refused.get("network", "its servers send clients to addresses that no proxy stands before")
+        return "" if target.addresses or target.direct else "no proxy can stand between a client and this target"
 
     def begin(self, scene: Scene) -> Strike | None:
-        member = scene.client(proxied=True)
+        member = scene.client(exposed=True)
         if member is None:
             return None
         self.spoil(member)
@@ -32,6 +35,8 @@ class WireFault(Fault):
 
 def heal(member: Member) -> None:
     """Let everything through again, on new connections: one that has lost bytes is never whole again."""
+    if member.wire is not None:
+        member.wire.heal()
     for proxy in member.proxies:
         proxy.go_down()
     for proxy in member.proxies:
@@ -47,6 +52,8 @@ class Cut(WireFault):
     name = what = "cut"
 
     def spoil(self, member: Member) -> None:
+        if member.wire is not None:
+            member.wire.cut()
         for proxy in member.proxies:
             proxy.go_down()
 
@@ -57,6 +64,8 @@ class Stall(WireFault):
     name = what = "stall"
 
     def spoil(self, member: Member) -> None:
+        if member.wire is not None:
+            member.wire.stall()
         for proxy in member.proxies:
             proxy.requests.set("stall")
             proxy.replies.set("stall")
@@ -68,5 +77,7 @@ class DropReplies(WireFault):
     name = what = "drop-replies"
 
     def spoil(self, member: Member) -> None:
+        if member.wire is not None:
+            member.wire.drop_replies()
         for proxy in member.proxies:
             proxy.replies.set("drop")

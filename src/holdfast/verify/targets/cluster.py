@@ -15,13 +15,14 @@ LEASE = 2
 class ClusterTarget(Target):
     """`holdfast serve --store etcd://…`, three times. Any server of the six may be hit, mostly the one that leads.
 
-    Those that do not lead send clients to the one that does, at its own address: no proxy can stand before that.
+    Those that do not lead send clients to the one that does, at its own address.
     """
 
     name = "cluster"
     scheme = "holdfast"
     ttl = 3.0 * LEASE
     lease = float(LEASE)
+    direct = True
     disk_size = "300m"
     syncs = "fsync,fdatasync"
 

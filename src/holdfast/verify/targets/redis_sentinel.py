@@ -12,10 +12,11 @@ from holdfast.verify.target import Address, Target
 
 
 class SentinelTarget(Target):
-    """Its clients ask the sentinels, and are sent to the primary's own address: no proxy can stand before that."""
+    """Its clients ask the sentinels, and are sent to the primary's own address."""
 
     name = "redis-sentinel"
     ttl = 3.0
+    direct = True
 
     def make(self) -> list[Server]:
         self.watched = WatchedRedis()
