@@ -44,8 +44,8 @@ class Waiting:
         core: Client = client._core
         make = core.new_claim
 
-        def new_claim(session: Session, spec: Spec, owner: str, waits: bool) -> Claim:
-            claim = make(session, spec, owner, waits)
+        def new_claim(session: Session, spec: Spec, waits: bool, owner: str = "") -> Claim:
+            claim = make(session, spec, waits, owner)
             watching = getattr(spec.on_wait, "__self__", None)
             if isinstance(watching, Waiting):
                 watching._claim = claim.id
