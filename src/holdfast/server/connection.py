@@ -75,6 +75,8 @@ class Connection(asyncio.Protocol):
         """Bytes of `_out`."""
         self._sizes: deque[int] = deque()
         """Bytes of what was taken and waits for its batch."""
+        self._taken = 0
+        """The sum of them."""
 
     # From the transport
 
@@ -99,19 +101,26 @@ class Connection(asyncio.Protocol):
         self.commands.greet(self, transport.get_extra_info("ssl_object"))
 
     def data_received(self, data: bytes) -> None:
-        if self.closing or self._reader.error is not None:
+        reader, service = self._reader, self.service
+        if self.closing or reader.error is not None:
             return
-        self.heard = self.service.loop.time()
-        frames = self._reader.feed(data)
-        if self._unfinished != self._reader.size:
-            self._count_unfinished(self._reader.size)
+        self.heard = service.loop.time()
+        frames = reader.feed(data)
+        if self._unfinished != reader.size:
+            self._count_unfinished(reader.size)
             if self.closing:
                 return
-        if self._backlog or self.held or self._reader.more or len(frames) > FRAMES_A_TURN or self._busy():
+        if self._backlog or self.held or reader.more or len(frames) > FRAMES_A_TURN or self._busy():
             self._backlog += frames
             self._work()
+        elif len(frames) == 1:
+            # Most come by themselves: there is nobody who could be made to wait.
+            service.begin_turn()
+            self._carry_out(frames[0])
+            if self.held:
+                self._steer()
         else:
-            self.service.begin_turn()
+            service.begin_turn()
             self.spent = False
             for at, frame in enumerate(frames):
                 self._carry_out(frame)
@@ -119,7 +128,7 @@ class Connection(asyncio.Protocol):
                     self._backlog += frames[at + 1 :]
                     self._steer()
                     break
-        if self._reader.error is not None and not self._backlog and not self.held:
+        if reader.error is not None and not self._backlog and not self.held:
             self._refuse_rest()
 
     def _count_unfinished(self, size: int) -> None:
@@ -200,7 +209,7 @@ class Connection(asyncio.Protocol):
         return (
             self._choked
             or self._under_way + self._replies >= limits.pipeline
-            or self._size + sum(self._sizes) >= limits.output // 4
+            or self._size + self._taken >= limits.output // 4
         )
 
     def hold(self) -> None:
@@ -261,13 +270,14 @@ class Connection(asyncio.Protocol):
         taken = self._out, self._replies
         self._under_way += self._replies
         self._sizes.append(self._size)
+        self._taken += self._size
         self._out, self._replies, self._size = [], 0, 0
         return taken
 
     def write(self, output: list[bytes], replies: int) -> None:
         """Let output out: what it tells of is kept."""
         self._under_way -= replies
-        self._sizes.popleft()
+        self._taken -= self._sizes.popleft()
         transport = self._transport
         if transport is None or transport.is_closing():
             return

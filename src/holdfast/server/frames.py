@@ -20,6 +20,7 @@ HTTP = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIO
 
 _COUNTS = {b"*%d" % count: count for count in range(1, MOST_ARGUMENTS + 1)}
 _LENGTHS = [b"$%d" % length for length in range(1024)]
+_length = _LENGTHS.__getitem__
 
 Frame = list[bytes]
 
@@ -127,8 +128,11 @@ def _split(data: bytes) -> tuple[list[Frame], bytes] | None:
             if end > last and not whole:
                 break
             arguments = parts[at + 2 : end : 2]
-            if [_LENGTHS[len(argument)] for argument in arguments] != parts[at + 1 : end : 2] or end > last:
+            if list(map(_length, map(len, arguments))) != parts[at + 1 : end : 2] or end > last:
                 return None
+            if end == last and not at:
+                # Most come by themselves.
+                return [arguments], b""
             frames.append(arguments)
             at = end
     except LookupError:
