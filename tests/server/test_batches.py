@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.core.table.changes import PutRow, PutSession
+from holdfast.core.table.changes import PutCell, PutRow, PutSession
+from holdfast.engines.resp.wire import pack
 from holdfast.server.store import StoreBroken, StoreFull
 from tests.server.inside import Client, GatedStore, Inside
 
@@ -347,3 +348,20 @@ async def test_a_look_from_outside_waits_for_what_it_saw(inside: Inside, store: 
     store.let()
 
     assert await kept
+
+
+@pytest.mark.parametrize(("quick", "together"), [(True, 32), (False, 100)])
+async def test_of_many_requests_that_come_together_the_first_are_kept_while_the_others_are_carried_out(
+    inside: Inside, store: GatedStore, quick: bool, together: int
+) -> None:
+    client = Client(inside)
+    inside.service.batches.quick = quick
+    client.connection.data_received(b"".join(pack(("HF.CELLSET", f"c{number}", "x")) for number in range(100)))
+    await inside.turn(20)
+    store.let()
+    await inside.turn(20)
+
+    cells = [change for change in store.kept[0] if isinstance(change, PutCell)]
+    assert len(cells) == together
+    assert len(client.replies()) == together
+    assert inside.service.tally.commands == 100

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MOST_LAZY = 1_000
 """How many heartbeats may wait for a batch that is needed anyway."""
 
+QUICK = 0.001
+"""Seconds that a commit takes where it is worth while to make two of one."""
+
 Parcel = tuple["Connection", list[bytes], int]
 """Output for one connection, and how many replies are in it."""
 FULL = resp.error("HFFULL", "the disk is full: nothing of this was kept, try again later")
@@ -53,6 +56,10 @@ class Batches:
         self.idle = asyncio.Event()
         """Set while no commit is under way."""
         self.idle.set()
+        self.quick = True
+        """Whether a commit takes no longer than it takes to carry out a few requests."""
+        self._pace = 0.0
+        """How long the last commits took, in seconds."""
         self._due = False
         self._task: asyncio.Task[None] | None = None
 
@@ -91,7 +98,7 @@ class Batches:
                     for each in undo:
                         each()
                     continue
-                self.tally.commit(time.perf_counter() - began, len(changes))
+                self._took(time.perf_counter() - began, len(changes))
                 self.let_out(parcels, observers)
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
             disappoint(observers)
@@ -101,6 +108,11 @@ class Batches:
             self._task = None
             self.idle.set()
         self.let_out(*self.take())
+
+    def _took(self, seconds: float, changes: int) -> None:
+        self.tally.commit(seconds, changes)
+        self._pace += (seconds - self._pace) / 8
+        self.quick = self._pace < QUICK
 
     def take(self) -> tuple[list[Parcel], list[asyncio.Future[bool]]]:
         """What has been gathered for each connection, and who else waits for it."""

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.server")
 
-FRAMES_A_TURN = 32
+FRAMES_A_TURN, FRAMES_A_SHORT_TURN = 256, 32
 """How many requests of one connection are carried out before others have their turn.
 
-A commit begins between two turns: of many requests that came together the first are answered while the others are
-carried out, and the client works on those answers meanwhile.
+A commit begins between two turns. Where commits are quick, turns are short: of many requests that came together the
+first are answered while the others are carried out, and the client works on those answers meanwhile.
 """
 
 _ids = itertools.count(1)
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
             self._count_unfinished(reader.size)
             if self.closing:
                 return
-        if self._backlog or self.held or reader.more or len(frames) > FRAMES_A_TURN or self._busy():
+        if self._backlog or self.held or reader.more or len(frames) > self._at_once() or self._busy():
             self._backlog += frames
             self._work()
         elif len(frames) == 1:
@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
         self.service.begin_turn()
         self.spent = False
         backlog = self._backlog
-        for _ in range(min(FRAMES_A_TURN, len(backlog))):
+        for _ in range(min(self._at_once(), len(backlog))):
             if self.held or self.closing or self.spent or self._busy():
                 break
             self._carry_out(backlog.popleft())
@@ -198,6 +198,9 @@ class Connection(asyncio.Protocol):
             self._out.append(reply)
             self._size += len(reply)
             self._replies += 1
+
+    def _at_once(self) -> int:
+        return FRAMES_A_SHORT_TURN if self.service.batches.quick else FRAMES_A_TURN
 
     def _busy(self) -> bool:
         """Whether so much is to be said already that later requests wait.

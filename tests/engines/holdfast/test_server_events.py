@@ -75,7 +75,8 @@ async def test_what_was_never_sent_was_not_done(server: LockServer, stage: Stage
     assert (await client.cell("c").get())[0] == 1
 
 
-async def test_a_watch_goes_on_after_a_restart(server: LockServer, stage: Stage, locks: Front, rival: Front) -> None:
+async def test_a_watch_goes_on_after_a_restart(server: LockServer, stage: Stage) -> None:
+    locks, rival = await stage.client(ttl=60.0), await stage.client(ttl=60.0, app="rival")
     witness = await Witness.begin(stage, locks)
     held = await rival.lock("a").acquire()
     server.kill()
