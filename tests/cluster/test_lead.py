@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections.abc import Iterator
@@ -137,22 +138,22 @@ def apart() -> Iterator[tuple[LockCluster, Network]]:
         yield cluster, network
 
 
+@pytest.mark.parametrize("what", ["HF.RENEW", "HF.LOOK"])
 def test_a_leader_cut_off_from_etcd_stops_answering_before_another_one_leads(
-    apart: tuple[LockCluster, Network], speak: Speak
+    apart: tuple[LockCluster, Network], speak: Speak, what: str
 ) -> None:
+    """A heartbeat has to be written; a look at what is held has not, and is true only as long as nobody else leads."""
     cluster, network = apart
     leader = cluster.leader()
     wire = speak(leader)
     session = wire.open(TTL_MS)
-    assert wire("HF.RENEW", session)[0] == "open"
+    take(wire, f"{session}-1", "k")
+    asked = (what, session if what == "HF.RENEW" else f"{session}-1")
+    assert wire(*asked)[0] in ("open", "granted")
     network.cut_off([leader])
 
-    last_yes = time.time()
-    while True:
-        try:
-            answer = wire("HF.RENEW", session)
-        except (EOFError, OSError):
-            break
+    last_yes = 0.0
+    for answer in answers(wire, asked):
         if isinstance(answer, hiredis.ReplyError):
             break
         last_yes = time.time()
@@ -160,3 +161,10 @@ def test_a_leader_cut_off_from_etcd_stops_answering_before_another_one_leads(
 
     assert successor.status["leader"]["since"] > last_yes
     assert not leader.leads
+
+
+def answers(wire: Wire, asked: tuple[str, ...]) -> Iterator[Any]:
+    """What comes of asking again and again, until the connection ends."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            yield wire(*asked)
