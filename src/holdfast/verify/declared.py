@@ -40,7 +40,7 @@ TRIALS: dict[str, Trial] = {
     "leased": Trial(CLIENT_FAULTS, ("exclusion", "progress", "leaks")),
     "fair": Trial(frozenset(), ("order",)),
     "fencing": Trial(frozenset(), ("tokens", "fence", "updates")),
-    "clock": Trial(frozenset({"clock", "server-clock"}), ("exclusion", "progress")),
+    "clock": Trial(frozenset({"clock", "clock-jump", "server-clock"}), ("exclusion", "progress")),
 }
 ELSEWHERE = {
     "notified": "the conformance suite counts the requests of a waiter",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from holdfast.errors import InvalidRequest
 from holdfast.verify.faults.clock import Clock
+from holdfast.verify.faults.clock_jump import ClockJump
 from holdfast.verify.faults.disk_full import DiskFull
 from holdfast.verify.faults.fault import Fault
 from holdfast.verify.faults.fsync import Fsync
@@ -19,7 +20,7 @@ FAULTS: dict[str, Fault] = {
     each.name: each
     for each in (
         PauseClient(), KillClient(), Cut(), Stall(), DropReplies(), KillServer(), PauseServer(), RestartServer(),
-        Partition(), Clock(), DiskFull(), Fsync(),
+        Partition(), Clock(), ClockJump(), DiskFull(), Fsync(),
     )
 }  # fmt: skip
 
