@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+
+import pytest
+
 from holdfast.verify.servers.redis import RedisServer
 
 
@@ -15,3 +19,17 @@ def test_a_server_that_is_stopped_is_not_ready() -> None:
         server.wait_ready()
     finally:
         server.close()
+
+
+class Stubborn(RedisServer):
+    """Asked to end in order, it does nothing of the kind."""
+
+    orderly = signal.SIGCONT
+
+
+def test_a_server_that_does_not_end_in_order_is_ended_the_hard_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.verify.servers.process.PATIENCE", 0.2)
+    with Stubborn() as server:
+        server.stop()
+
+        assert not server.running

@@ -20,6 +20,8 @@ class PostgresServer(Server):
     """A cluster of its own, with durability as it comes unless told; its superuser needs no password."""
 
     name = "postgres"
+    orderly = signal.SIGINT
+    """SIGTERM would wait until every client has gone."""
     as_unprivileged = True
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
@@ -41,10 +43,6 @@ class PostgresServer(Server):
     def command(self) -> list[str]:
         flags = [part for key, value in self.settings.items() for part in ("-c", f"{key}={value}")]
         return [find("postgres", *_DEBIAN), "-D", str(self.folder / "data"), "-p", str(self.port), *flags]
-
-    def stop(self) -> None:
-        """End it now: SIGTERM would wait until every client has gone."""
-        self._end(signal.SIGINT)
 
     def close(self) -> None:
         # A kill -9 would leave its shared memory behind.

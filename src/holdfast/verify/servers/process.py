@@ -104,6 +104,8 @@ class Server:
     """Start, stop, pause, kill. What is written to `folder` survives a stop and is gone after `close`."""
 
     name = "server"
+    orderly = signal.SIGTERM
+    """What asks it to end in order."""
     as_unprivileged = False
     """Whether the server refuses to run as root."""
 
@@ -184,9 +186,9 @@ class Server:
     def stop(self) -> None:
         """End it as an operator would: in order, and the hard way if it does not come to an end."""
         try:
-            self._end(signal.SIGTERM, PATIENCE)
+            self._end(self.orderly, PATIENCE)
         except subprocess.TimeoutExpired:
-            # etcd without its leader goes on waiting for one.
+            # etcd without its leader goes on waiting for one, and PostgreSQL for its last checkpoint on a slow disk.
             self.kill()
 
     def kill(self) -> None:
