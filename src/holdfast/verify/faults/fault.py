@@ -41,10 +41,14 @@ class Scene:
     def server(self) -> tuple[Server | None, bool]:
         """A server that nothing is done to now, and whether it leads: half of the time the leader, if there is one."""
         free = [server for server in self.target.servers if id(server) not in self.taken and server.running]
-        leader = self.target.leader() if self.rng.random() < 0.5 else None
-        if leader is not None and leader in free:
+        leader, wanted = self.target.leader(), self.rng.random() < 0.5
+        if wanted and leader is not None and leader in free:
             return leader, True
-        return (self.rng.choice(free), False) if free else (None, False)
+        if not free:
+            return None, False
+        # Another one was to be hit, and may lead all the same.
+        chosen = self.rng.choice(free)
+        return chosen, chosen is leader
 
 
 @dataclass

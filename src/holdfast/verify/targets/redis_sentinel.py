@@ -10,6 +10,9 @@ from holdfast.verify.servers.process import Server
 from holdfast.verify.servers.redis_deployments import WatchedRedis
 from holdfast.verify.target import Address, Target
 
+PATIENCE_MS = 1500
+"""How long a primary may say nothing before it is replaced. On a busy machine it would be replaced without a fault."""
+
 
 class SentinelTarget(Target):
     """Its clients ask the sentinels, and are sent to the primary's own address."""
@@ -19,7 +22,7 @@ class SentinelTarget(Target):
     direct = True
 
     def make(self) -> list[Server]:
-        self.watched = WatchedRedis()
+        self.watched = WatchedRedis(PATIENCE_MS)
         return self.watched.servers
 
     def settle(self) -> None:
