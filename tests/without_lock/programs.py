@@ -13,10 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import redis
-
 import holdfast
-from holdfast.fence import RedisFence
 from holdfast.runtime import clock
 from tests.faults.child import tell
 
@@ -115,6 +112,10 @@ def share(url: str, ttl: float, port: int, keys: list[str], fenced: bool) -> Non
     What was written is a list in Redis, `[key, token, member, time]`, in the order in which it was accepted. A
     line on standard input stops us where it hurts: between the look at who owns a key and the write.
     """
+    import redis  # here, because most of the children need none and would import it for longer than they live
+
+    from holdfast.fence import RedisFence
+
     resource = redis.Redis(port=port)
     append = RedisFence(resource).script("return redis.call('RPUSH', KEYS[1], ARGV[1])")
     stop = threading.Event()
@@ -150,6 +151,8 @@ def listen(stop: threading.Event) -> None:
 
 def tick(url: str, port: int) -> None:
     """Write down again and again that this machine lets processes run at all, and that the engine answers."""
+    import redis
+
     resource = redis.Redis(port=port)
     with holdfast.connect(url) as locks:
         locks.cell("tick").get()

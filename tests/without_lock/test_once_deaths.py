@@ -23,7 +23,7 @@ from tests.faults.children import Child, eventually, state
 from tests.without_lock.programs import STEPS
 
 TTL = 2.0
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "8"))
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "4"))
 KEYS = 12 + 5 * KILLS
 
 
