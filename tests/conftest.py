@@ -32,9 +32,9 @@ SHARING = ("tests/cluster/", "tests/engines/", "tests/fence/", "tests/server/", 
 """Where the tests of a file share a server."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let one worker run the tests that share a server, which is started once then; and let the long ones begin."""
-    for item in items:
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
         group = _group(item)
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
