@@ -247,6 +247,7 @@ def take_from(locks: holdfast.Client, server: RedisServer) -> None:
         server.resume()
 
 
+@pytest.mark.timeout(method="thread")  # it uses the alarm itself
 def test_an_interrupt_in_the_middle_leaves_no_lock_and_no_answer_for_somebody_else(
     url: str, shared_server: RedisServer
 ) -> None:
