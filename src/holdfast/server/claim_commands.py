@@ -123,7 +123,7 @@ def acquire(connection: Connection, frame: Frame) -> bytes | None:
     claim = claim_of(id_, session, name, options, wait != 0)
     service.need_room()
     admit(service, claim)
-    reply = service.step(commands.Enter(claim))
+    reply = service.enter(claim)
     tally = service.tally
     if type(reply) is Granted:
         tally.grants += 1
@@ -166,8 +166,7 @@ def release(connection: Connection, frame: Frame) -> bytes:
     service = connection.service
     id_, session = own_claim(connection, frame[1])
     row = service.table.rows.get(id_)
-    claim = Claim(id_, session, "", "", "") if row is None else row.claim
-    reply = service.step(commands.Release(claim))
+    reply = service.release(Claim(id_, session, "", "", "") if row is None else row.claim, row)
     if type(reply) is Gone:
         return answers.encode(reply, connection.resp, connection.user)
     if row is not None:

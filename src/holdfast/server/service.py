@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from holdfast.core.table import Dictionary, commands
+from holdfast.core.table import Dictionary, commands, shortcuts
 from holdfast.core.table.changes import Change, DropCell, DropRow, DropSession
 from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
 from holdfast.core.table.directory import Name
-from holdfast.core.table.lines import granted
+from holdfast.core.table.lines import DONE, granted
 from holdfast.core.table.machine import begin
 from holdfast.core.table.questions import Question, Under
 from holdfast.core.table.rows import Row
@@ -245,6 +245,25 @@ class Service:
         if changes:
             self.batches.urgent = True
         return reply
+
+    def enter(self, claim: Claim) -> Any:
+        """Run an acquire, in the short way if it can be."""
+        done = shortcuts.take(self.table, claim, self.now)
+        if done is None:
+            return self.step(commands.Enter(claim))
+        reply, changes = done
+        self.batches.changes += changes
+        self.batches.urgent = True
+        return reply
+
+    def release(self, claim: Claim, row: Row | None) -> Any:
+        """The same for a release; `row` is the claim in the table, if it is there."""
+        changes = None if row is None else shortcuts.give_back(self.table, row, self.now)
+        if changes is None:
+            return self.step(commands.Release(claim))
+        self.batches.changes += changes
+        self.batches.urgent = True
+        return DONE
 
     def step_lazily(self, command: Command) -> Any:
         """The same for a heartbeat: what it changes is kept with the next batch, whenever that is."""

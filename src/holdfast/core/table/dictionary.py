@@ -75,7 +75,7 @@ class Dictionary:
 
     def fill(self, rows: Iterable[Row]) -> None:
         """Take very many claims, into an empty table."""
-        put, self.directory.patience = self._put_row, INFINITY
+        put, self.directory.patience = self.put_row, INFINITY
         for row in sorted(rows, key=lambda row: row.order):
             put(row)
         self.directory.patience = YOUNG
@@ -330,7 +330,8 @@ class Dictionary:
 
     # Changes
 
-    def _put_row(self, row: Row) -> None:
+    def put_row(self, row: Row) -> None:
+        """The claim is as given."""
         claim = row.claim
         id_, key = claim.id, (claim.kind, claim.name)
         new = id_ not in self.rows
@@ -373,7 +374,8 @@ class Dictionary:
         elif row.token is None:
             self.waiting_of.setdefault(claim.owner, {})[claim.id] = row
 
-    def _drop_row(self, change: ch.DropRow) -> None:
+    def drop_row(self, change: ch.DropRow) -> None:
+        """The claim is forgotten."""
         claim = change.row.claim
         id_, key = claim.id, (claim.kind, claim.name)
         line = None
@@ -477,8 +479,8 @@ _ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
 }
 
 _PUTS: dict[type, Callable[[Dictionary, Any], None]] = {
-    ch.PutRow: lambda self, change: self._put_row(change.row),
-    ch.DropRow: Dictionary._drop_row,
+    ch.PutRow: lambda self, change: self.put_row(change.row),
+    ch.DropRow: Dictionary.drop_row,
     ch.PutSession: Dictionary._put_session,
     ch.DropSession: Dictionary._drop_session,
     ch.PutCounter: Dictionary._put_counter,
