@@ -26,10 +26,11 @@ WORKERS = 8
 LEASE = 2
 TTL = 30.0
 """Of clients: longer than any fault, so that a place in line or a grant that is gone was lost by the servers."""
+SHORTEST_TTL = 3.0 * LEASE
 GO_ON_WITHIN = 120.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def deployment() -> Iterator[Deployment]:
     etcd = EtcdCluster(binary=newer_etcd())
     cluster = LockCluster(etcd=etcd, lease=LEASE)
@@ -85,19 +86,11 @@ def test_faults_of_servers_and_etcd_lose_neither_increments_nor_places(deploymen
     assert tokens == sorted(set(tokens))
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LockCluster]:
-    """One that nothing is done to: only its clients are paused."""
-    etcd = EtcdCluster(binary=newer_etcd())
-    with etcd, LockCluster(etcd=etcd, lease=1) as cluster:
-        yield cluster
-
-
 def pause_a_writer(cluster: LockCluster, book: Book, *, fenced: bool) -> dict[str, int]:
     """Stop one between its read and its write until others have written; which errors it met."""
     with ExitStack() as open_:
-        paused = open_.enter_context(Worker(cluster.url, book, 0, ttl=3.0, fenced=fenced, stop_at=3))
-        other = open_.enter_context(Worker(cluster.url, book, 1, ttl=3.0, fenced=fenced))
+        paused = open_.enter_context(Worker(cluster.url, book, 0, ttl=SHORTEST_TTL, fenced=fenced, stop_at=3))
+        other = open_.enter_context(Worker(cluster.url, book, 1, ttl=SHORTEST_TTL, fenced=fenced))
         eventually(lambda: state(paused.pid) == "T", "it did not stop before its write", GO_ON_WITHIN)
         since = len(book.writes())
         wait_until(lambda: len(book.writes()) > since + 10, GO_ON_WITHIN, "the other one going on")
@@ -108,15 +101,15 @@ def pause_a_writer(cluster: LockCluster, book: Book, *, fenced: bool) -> dict[st
         return paused.finish()
 
 
-def test_the_write_of_a_client_that_was_paused_is_refused(cluster: LockCluster, book: Book) -> None:
-    errors = pause_a_writer(cluster, book, fenced=True)
+def test_the_write_of_a_client_that_was_paused_is_refused(deployment: Deployment, book: Book) -> None:
+    errors = pause_a_writer(deployment.cluster, book, fenced=True)
 
     assert errors["StaleToken"] == 1
     assert book.value == len(book.writes())
 
 
-def test_without_the_fence_increments_are_lost(cluster: LockCluster, book: Book) -> None:
+def test_without_the_fence_increments_are_lost(deployment: Deployment, book: Book) -> None:
     """The control: if nothing were lost here, the tests above would prove nothing."""
-    pause_a_writer(cluster, book, fenced=False)
+    pause_a_writer(deployment.cluster, book, fenced=False)
 
     assert book.value < len(book.writes())

@@ -19,7 +19,7 @@ WORKERS = 4
 WITHIN = 120.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[LockCluster]:
     """The lease is the one that users have: a hand-over that waited for its end would be seen."""
     etcd = EtcdCluster(binary=newer_etcd())
@@ -91,11 +91,14 @@ def test_a_leader_that_is_told_to_end_hands_over_without_a_failed_request(cluste
         clients = [open_.enter_context(holdfast.connect(cluster.url, ttl=TTL)) for _ in range(3)]
         line = Line(clients, "line", length=6)
         leader.stop()
-        crew.go_on()
-        assert line.problems() == []
+        try:
+            crew.go_on()
+            assert line.problems() == []
+            assert cluster.leader() is not leader
+        finally:
+            leader.start()
     assert crew.problems == []
     assert crew.tokens == sorted(set(crew.tokens))
-    assert cluster.leader() is not leader
 
 
 def test_a_rolling_restart_is_seen_by_nobody_and_loses_nothing(cluster: LockCluster) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -14,36 +13,17 @@ import pytest
 from holdfast.verify.network import Network
 from holdfast.verify.servers.etcd import EtcdCluster, newer_etcd
 from holdfast.verify.servers.lock_cluster import ClusterServer, LockCluster
-from holdfast.verify.servers.process import find, wait_until
+from holdfast.verify.servers.process import wait_until
 from tests.cluster.conftest import LEASE, Speak
+from tests.cluster.stage import TTL_MS, etcdctl, take
 from tests.servers.lock_server import Wire
 
-TTL_MS = 60_000
 TAKEN_OVER_WITHIN = 60.0
-
-
-def etcdctl(etcd: EtcdCluster, *words: str) -> bytes:
-    """What etcd's own tool says."""
-    endpoints = ",".join(member.endpoint for member in etcd.members)
-    command = [find("etcdctl"), f"--endpoints={endpoints}", *words]
-    env = {"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, check=True, capture_output=True, env=env).stdout
 
 
 def everything(etcd: EtcdCluster) -> bytes:
     """All that is in etcd, keys and values."""
     return etcdctl(etcd, "get", "", "--from-key", "-w", "simple")
-
-
-def granted(answer: Any) -> bool:
-    return isinstance(answer, list) and answer[0] == "granted"
-
-
-def take(wire: Wire, claim: str, name: str) -> int:
-    """Acquire, which has to succeed; the token."""
-    answer = wire("HF.ACQUIRE", claim, name, "WAIT", "0")
-    assert granted(answer), answer
-    return int(answer[1])
 
 
 def another_leads(cluster: LockCluster, former: ClusterServer) -> ClusterServer:
@@ -129,7 +109,7 @@ def test_a_leader_that_was_killed_is_followed_by_one_that_knows_everything(clust
         leader.start()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def apart() -> Iterator[tuple[LockCluster, Network]]:
     """Servers that can be cut off from etcd and from each other, but not from clients."""
     etcd = EtcdCluster(binary=newer_etcd())
@@ -147,17 +127,19 @@ def test_a_leader_cut_off_from_etcd_stops_answering_before_another_one_leads(
     leader = cluster.leader()
     wire = speak(leader)
     session = wire.open(TTL_MS)
-    take(wire, f"{session}-1", "k")
+    take(wire, f"{session}-1", f"cut off/{what}")
     asked = (what, session if what == "HF.RENEW" else f"{session}-1")
     assert wire(*asked)[0] in ("open", "granted")
     network.cut_off([leader])
-
-    last_yes = 0.0
-    for answer in answers(wire, asked):
-        if isinstance(answer, hiredis.ReplyError):
-            break
-        last_yes = time.time()
-    successor = another_leads(cluster, leader)
+    try:
+        last_yes = 0.0
+        for answer in answers(wire, asked):
+            if isinstance(answer, hiredis.ReplyError):
+                break
+            last_yes = time.time()
+        successor = another_leads(cluster, leader)
+    finally:
+        network.heal()
 
     assert successor.status["leader"]["since"] > last_yes
     assert not leader.leads

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.verify.servers.etcd import EtcdCluster, EtcdServer
+from holdfast.verify.servers.etcd import EtcdServer
 from holdfast.verify.servers.lock_cluster import ClusterServer
 from holdfast.verify.servers.process import wait_until
 from tests.cluster.conftest import LEASE, Speak
-from tests.cluster.test_lead import etcdctl, take
+from tests.cluster.stage import TTL_MS, OneNode, etcdctl, take
 from tests.servers.certificates import Authority
-
-TTL_MS = 60_000
-
-
-class Guarded(EtcdCluster):
-    """One etcd that asks who is there."""
-
-    def __init__(self, server: EtcdServer, login: str = "") -> None:
-        self.members = [server]
-        self._login = login
-
-    @property
-    def url(self) -> str:
-        return f"etcd://{self._login}{self.members[0].endpoint}"
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +23,12 @@ def test_a_cluster_is_kept_in_an_etcd_that_wants_certificates(authority: Authori
     options = ("--cert-file", str(own.certificate), "--key-file", str(own.key), "--trusted-ca-file", ca)
     with EtcdServer(*options, "--client-cert-auth", tls=True) as etcd:
         secrets = f"&ca={ca}&cert={client.certificate}&key={client.key}"
-        with ClusterServer(Guarded(etcd), lease=LEASE, store_options=secrets) as server:
+        with ClusterServer(OneNode(etcd), lease=LEASE, store_options=secrets) as server:
             wait_until(lambda: server.leads, 60.0, "it leading")
             wire = speak(server)
             take(wire, f"{wire.open(TTL_MS)}-1", "k")
 
-        stranger = ClusterServer(Guarded(etcd), lease=LEASE, store_options=f"&ca={ca}")
+        stranger = ClusterServer(OneNode(etcd), lease=LEASE, store_options=f"&ca={ca}")
         try:
             stranger.launch()
             wait_until(lambda: not stranger.running or has_complained(stranger), 60.0, "it being told so")
@@ -57,7 +43,7 @@ def has_complained(server: ClusterServer) -> bool:
 
 def test_a_cluster_is_kept_in_an_etcd_that_wants_a_password(speak: Speak) -> None:
     with EtcdServer() as etcd:
-        plain = Guarded(etcd)
+        plain = OneNode(etcd)
         for words in (
             ("user", "add", "root:toor"),
             ("user", "grant-role", "root", "root"),
@@ -68,13 +54,13 @@ def test_a_cluster_is_kept_in_an_etcd_that_wants_a_password(speak: Speak) -> Non
             ("auth", "enable"),
         ):
             etcdctl(plain, *words)
-        with ClusterServer(Guarded(etcd, "locks:pass%20word@"), lease=LEASE) as server:
+        with ClusterServer(OneNode(etcd, "locks:pass%20word@"), lease=LEASE) as server:
             wait_until(lambda: server.leads, 60.0, "it leading")
             wire = speak(server)
             take(wire, f"{wire.open(TTL_MS)}-1", "k")
             assert "pass word" not in server.log.read_text()
 
-        stranger = ClusterServer(Guarded(etcd, "locks:wrong@"), lease=LEASE)
+        stranger = ClusterServer(OneNode(etcd, "locks:wrong@"), lease=LEASE)
         try:
             stranger.launch()
             wait_until(lambda: not stranger.running or has_complained(stranger), 60.0, "it being told so")
