@@ -43,6 +43,14 @@ def test_one_that_gave_up_is_known_to_have_stood_in_line(actor: Actor, tmp_path:
     assert call.start < call.queued < (call.end or 0.0)
 
 
+def test_one_that_gave_up_a_permit_may_have_had_it_unheard(actor: Actor, tmp_path: Path) -> None:
+    with holdfast.connect(f"sqlite:///{tmp_path}/locks.db") as rival, rival.semaphore("k", 1):
+        build = partial(actor.client.semaphore, "k", 1)
+        assert run(actor.acquire(build, 0.5, name="k", kind="semaphore", limit=1)) is None
+
+    assert recorded(tmp_path).queued is None
+
+
 def test_one_whose_session_may_be_over_is_not(actor: Actor, tmp_path: Path) -> None:
     """It may have lost its place without knowing it, as when its process was stopped: others were right to pass."""
     with holdfast.connect(f"sqlite:///{tmp_path}/locks.db") as rival, rival.lock("k"):

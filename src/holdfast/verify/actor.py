@@ -101,7 +101,10 @@ class Actor:
         try:
             grant = await do(lock.campaign(wait) if op == "campaign" else lock.acquire(wait))
         except HoldfastError as error:
-            recorder.end(call, outcome_of(error), **said(error), queued=waiting.given_up())
+            # One that was granted a permit and has not heard of it yet keeps nobody from the next one: it may give up,
+            # and was not overtaken. Of other locks nobody can have what it was granted.
+            queued = None if facts.get("limit") else waiting.given_up()
+            recorder.end(call, outcome_of(error), **said(error), queued=queued)
             return None
         claim = grant._hold.claim.id
         held = Held(grant, {**identity, "claim": claim, "owner": grant.owner, "token": grant.token})
