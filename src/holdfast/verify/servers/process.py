@@ -17,7 +17,7 @@ from typing import Self
 
 from holdfast.errors import HoldfastError
 
-READY_WITHIN = 60.0
+READY_WITHIN = 120.0
 PATIENCE = 15.0
 """How long a server may take to end in order."""
 UNPRIVILEGED = "nobody"

@@ -64,7 +64,7 @@ class WatchedRedis:
         """Start all of them, and wait until each knows of the others."""
         for server in self.servers:
             server.start()
-        wait_until(self._complete, 30.0, "replicas and sentinels knowing of each other")
+        wait_until(self._complete, 90.0, "replicas and sentinels knowing of each other")
 
     def __enter__(self) -> Self:
         try:
