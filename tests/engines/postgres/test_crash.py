@@ -87,3 +87,32 @@ def test_a_release_that_was_not_on_disk_is_made_again_after_a_crash(own_server: 
         after = rival.lock("k").acquire(wait=20.0)
         assert after.token > grant.token
         after.release()
+
+
+def test_a_sequence_comes_again_after_a_crash_and_the_counter_does_not(own_server: PostgresServer) -> None:
+    """Trap 8; the sequence is the control."""
+    with psycopg.connect(own_server.url, autocommit=True) as database:
+        database.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+        database.execute("SELECT pg_reload_conf()")
+        database.execute("CREATE SEQUENCE numbers")
+        database.execute("CHECKPOINT")
+    with holdfast.connect(own_server.url, ttl=60) as locks:
+        before = locks.lock("k").acquire(wait=60.0)
+        before.release()
+    with psycopg.connect(own_server.url, autocommit=True) as database:
+        for statement in ("BEGIN", "SELECT nextval('numbers')", "ROLLBACK"):
+            database.execute(statement.encode())
+        given = number(database)
+        crash(own_server)
+    own_server.start()
+
+    with psycopg.connect(own_server.url, autocommit=True) as database:
+        assert number(database) <= given
+    with holdfast.connect(own_server.url, ttl=60) as locks, locks.lock("k").acquire(wait=60.0) as after:
+        assert after.token > before.token
+
+
+def number(database: psycopg.Connection[tuple[int]]) -> int:
+    row = database.execute("SELECT nextval('numbers')").fetchone()
+    assert row is not None
+    return row[0]
