@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -220,6 +222,54 @@ def test_two_names_with_one_key_are_noticed(connect: Connect, monkeypatch: pytes
             rival.lock("other").try_acquire()
         with pytest.raises(holdfast.HoldfastError, match="64-bit key"):
             rival.lock("other").acquire(wait=5.0)
+
+
+def test_a_waiter_that_is_slow_to_wake_is_not_taken_for_another_name(connect: Connect, database: Database) -> None:
+    locks, waiter, rival = connect(), connect(), connect()
+    grant = locks.lock("k").acquire()
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(lambda: waiter.lock("k").acquire(wait=60.0).release())
+        eventually(lambda: database.execute(IN_LINE).fetchone())
+        (process,) = database.execute(IN_LINE).fetchone() or (0,)
+        os.kill(process, signal.SIGSTOP)
+        try:
+            grant.release()  # the server gives the lock to a process that cannot run
+            assert rival.lock("k").try_acquire() is None
+            assert len(rival.inspect("k").holders) == 1
+        finally:
+            os.kill(process, signal.SIGCONT)
+        waiting.result()
+
+
+IN_LINE = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+@pytest.mark.parametrize("why", ["the wait is over", "it is a deadlock"])
+def test_a_wait_that_came_to_nothing_leaves_no_lock_of_any_kind_on_its_connection(
+    connect: Connect, database: Database, why: str
+) -> None:
+    locks, rival = connect(), connect()
+    with holdfast.owner("holder"):
+        grant = locks.lock("k").acquire()
+    if why == "the wait is over":
+        with pytest.raises(holdfast.NotAcquired):
+            rival.lock("k").acquire(wait=0.1)
+    else:
+        with ThreadPoolExecutor(1) as threads, rival.lock("other"):
+            waiting = threads.submit(take_the_other_too, locks)
+            eventually(lambda: database.execute(IN_LINE).fetchone())
+            with pytest.raises(holdfast.Deadlock):
+                rival.lock("k").acquire(wait=60.0)
+        waiting.result()
+    grant.release()
+
+    assert database.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone() == (0,)
+
+
+def take_the_other_too(locks: holdfast.Client) -> None:
+    """As the owner of the first."""
+    with holdfast.owner("holder"):
+        locks.lock("other").acquire(wait=60.0).release()
 
 
 def test_three_hundred_names_have_three_hundred_keys() -> None:

@@ -1,8 +1,8 @@
 """The advisory lock keys of a name.
 
 A name's lock is one 64-bit key. Two names with one key would keep each other out for no reason, so
-whoever takes the key also takes, shared and never waited for, a second key made by another hash from
-PostgreSQL's other key space: the name's tag. Somebody who holds the lock without our tag holds it
+whoever takes the key has taken before, shared and never waited for, a second key made by another hash
+from PostgreSQL's other key space: the name's tag. Somebody who holds the lock without our tag holds it
 under another name.
 """
 
@@ -39,18 +39,25 @@ def keys_of(kind: str, name: str) -> Keys:
     return Keys(lock, (int.from_bytes(tag[:4], "big", signed=True), int.from_bytes(tag[4:], "big", signed=True)))
 
 
+# The tag comes first. The server grants the lock to a waiter that may be slow to wake, and it has its tag by then.
 _TAG = "pg_advisory_lock_shared($2, $3) IS NOT NULL"
+_NO_TAG = "pg_advisory_unlock_shared($2, $3)"
 _TAKEN = f"json_build_array({CLOCK}, pg_backend_pid())"
 # CASE evaluates its condition first: the clock is read under the lock.
+_WAIT = f"SELECT CASE WHEN {_TAG} AND {{lock}}($1) IS NOT NULL THEN {_TAKEN} END"
+_TRY = f"SELECT CASE WHEN {_TAG} AND {{lock}}($1) THEN {_TAKEN} WHEN {_NO_TAG} THEN NULL END"
+_GIVE = f"SELECT json_build_array({{unlock}}($1), {_NO_TAG})"
 STATEMENTS = tuple(
     Statement(f"hf_{name}", "int8, int, int", sql)
     for name, sql in (
-        ("wait", f"SELECT CASE WHEN pg_advisory_lock($1) IS NOT NULL AND {_TAG} THEN {_TAKEN} END"),
-        ("wait_shared", f"SELECT CASE WHEN pg_advisory_lock_shared($1) IS NOT NULL AND {_TAG} THEN {_TAKEN} END"),
-        ("try", f"SELECT CASE WHEN pg_try_advisory_lock($1) AND {_TAG} THEN {_TAKEN} END"),
-        ("try_shared", f"SELECT CASE WHEN pg_try_advisory_lock_shared($1) AND {_TAG} THEN {_TAKEN} END"),
-        ("give", "SELECT json_build_array(pg_advisory_unlock($1), pg_advisory_unlock_shared($2, $3))"),
-        ("give_shared", "SELECT json_build_array(pg_advisory_unlock_shared($1), pg_advisory_unlock_shared($2, $3))"),
+        ("wait", _WAIT.format(lock="pg_advisory_lock")),
+        ("wait_shared", _WAIT.format(lock="pg_advisory_lock_shared")),
+        ("try", _TRY.format(lock="pg_try_advisory_lock")),
+        ("try_shared", _TRY.format(lock="pg_try_advisory_lock_shared")),
+        ("give", _GIVE.format(unlock="pg_advisory_unlock")),
+        ("give_shared", _GIVE.format(unlock="pg_advisory_unlock_shared")),
+        # After a wait that came to nothing.
+        ("give_tag", f"SELECT to_json($1 IS NOT NULL AND {_NO_TAG})"),
     )
 )
 """Taking gives the token and the server process, or null. Giving back says whether it was held."""

@@ -141,6 +141,7 @@ class AdvisoryVerbs:
             (found,) = await bound.wire.answer(until)
         except SqlError as error:
             self._forget(taken)
+            await self._give_tag(taken, until)
             if error.state == "40P01":
                 return Deadlocked(self._cycle(claim, error))
             raise unavailable(self.address, error) from error
@@ -252,9 +253,17 @@ class AdvisoryVerbs:
         try:
             (found,) = await bound.wire.answer(until)
         except SqlError:
+            await self._give_tag(pending, until)
             return
         if found is not None:
             pending.token = found[0]
+
+    async def _give_tag(self, taken: Taken, until: float) -> None:
+        """A wait came to nothing; but an error does not give back what a session has taken before it."""
+        wire = taken.bound.wire
+        if wire.alive:
+            await wire.post_prepared(b"hf_give_tag", taken.keys.values, until)
+            await wire.answer(until)
 
     # The session
 
