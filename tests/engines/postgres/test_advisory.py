@@ -188,8 +188,8 @@ async def test_an_asyncio_body_is_cancelled_when_its_connection_ends(
         await asyncio.wait_for(hold(), 10)
 
 
-def test_the_servers_deadlock_error_is_a_deadlock(connect: Connect) -> None:
-    locks, rival = connect(), connect()
+def deadlock(locks: holdfast.Client, rival: holdfast.Client) -> list[holdfast.Deadlock]:
+    """Let two wait for each other; who is refused lets go."""
     start = threading.Barrier(2)
 
     def work(client: holdfast.Client, first: str, second: str) -> Any:
@@ -204,9 +204,20 @@ def test_the_servers_deadlock_error_is_a_deadlock(connect: Connect) -> None:
     with ThreadPoolExecutor(2) as threads:
         jobs = [threads.submit(work, locks, "x", "y"), threads.submit(work, rival, "y", "x")]
         found = [job.result(timeout=30) for job in jobs]
-    deadlocks = [error for error in found if error is not None]
-    assert len(deadlocks) == 1
-    assert len(deadlocks[0].cycle) == 2
+    return [error for error in found if error is not None]
+
+
+def test_the_servers_deadlock_error_is_a_deadlock(connect: Connect) -> None:
+    found = deadlock(connect(), connect())
+
+    assert len(found) == 1
+    assert len(found[0].cycle) == 2
+
+
+def test_a_deadlock_leaves_no_lock_of_any_kind_on_its_connection(connect: Connect, database: Database) -> None:
+    deadlock(connect(), connect())
+
+    assert database.execute(ANY_LOCK).fetchone() == (0,)
 
 
 def test_two_names_with_one_key_are_noticed(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,32 +255,17 @@ def test_a_waiter_that_is_slow_to_wake_is_not_taken_for_another_name(connect: Co
 IN_LINE = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
-@pytest.mark.parametrize("why", ["the wait is over", "it is a deadlock"])
 def test_a_wait_that_came_to_nothing_leaves_no_lock_of_any_kind_on_its_connection(
-    connect: Connect, database: Database, why: str
+    connect: Connect, database: Database
 ) -> None:
     locks, rival = connect(), connect()
-    with holdfast.owner("holder"):
-        grant = locks.lock("k").acquire()
-    if why == "the wait is over":
-        with pytest.raises(holdfast.NotAcquired):
-            rival.lock("k").acquire(wait=0.1)
-    else:
-        with ThreadPoolExecutor(1) as threads, rival.lock("other"):
-            waiting = threads.submit(take_the_other_too, locks)
-            eventually(lambda: database.execute(IN_LINE).fetchone())
-            with pytest.raises(holdfast.Deadlock):
-                rival.lock("k").acquire(wait=60.0)
-        waiting.result()
-    grant.release()
+    with locks.lock("k"), pytest.raises(holdfast.NotAcquired):
+        rival.lock("k").acquire(wait=0.1)
 
-    assert database.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchone() == (0,)
+    assert database.execute(ANY_LOCK).fetchone() == (0,)
 
 
-def take_the_other_too(locks: holdfast.Client) -> None:
-    """As the owner of the first."""
-    with holdfast.owner("holder"):
-        locks.lock("other").acquire(wait=60.0).release()
+ANY_LOCK = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
 
 
 def test_three_hundred_names_have_three_hundred_keys() -> None:
