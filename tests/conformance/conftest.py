@@ -29,7 +29,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     subjects = [
         subject
         for subject in ENGINES
-        if all(getattr(subject, name) for name in needed) and (everywhere or subject.like is None)
+        if all(getattr(subject, name) for name in needed)
+        and (everywhere or subject.like is None)
+        and (subject.parts is None or (test.path.stem in subject.parts and test.name not in subject.beside))
     ]
     metafunc.parametrize("subject", subjects, ids=lambda subject: subject.name, indirect=True)
 

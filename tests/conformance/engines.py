@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.servers.etcd_subjects import etcd, etcd_stands_still
 from tests.servers.lock_clusters import SHORTEST_TTL, lock_cluster_stands_still, lock_clusters
 from tests.servers.lock_servers import lock_server_stands_still, lock_servers
-from tests.servers.postgres_subjects import postgres, postgres_is_blocked
+from tests.servers.postgres_subjects import advisory, advisory_stands_still, postgres, postgres_is_blocked
 from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel
 from tests.servers.zookeeper_subjects import zookeeper, zookeeper_stands_still
 
@@ -42,6 +42,10 @@ class Subject:
     """By how much longer than a short ttl the engine may take to see that a client is dead."""
     like: str | None = None
     """The engine whose scripts it runs, over connections of another kind."""
+    parts: frozenset[str] | None = None
+    """The parts of the suite that are about what it can do; all of them, if None."""
+    beside: frozenset[str] = frozenset()
+    """Tests of these parts that need what it cannot do, which its own tests assert."""
 
 
 @contextmanager
@@ -84,6 +88,25 @@ ENGINES = (
         like="holdfast",
     ),
     Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
+    Subject(
+        "postgresql?recipe=advisory",
+        advisory,
+        across_processes=True,
+        outage=advisory_stands_still,
+        parts=frozenset(
+            {"test_exclusion", "test_line", "test_process", "test_rwlock", "test_semaphore", "test_subtree"}
+        ),
+        beside=frozenset(
+            {
+                "test_namespaces_do_not_see_each_other",  # cells
+                "test_tokens_grow_across_a_forced_break",
+                "test_releasing_a_lost_grant_says_so_and_changes_nothing",  # broken
+                "test_an_aio_callback_may_be_a_coroutine",  # broken
+                "test_one_holds_and_the_other_does_not",  # names the owner in another client
+                "test_a_waiter_is_told_its_place",
+            }
+        ),
+    ),
     Subject("zookeeper", zookeeper, across_processes=True, outage=zookeeper_stands_still, lag=1.0),
 )
 

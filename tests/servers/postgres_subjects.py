@@ -17,6 +17,8 @@ from holdfast.verify.servers.postgres import QUICK, PostgresServer
 TABLES = ("sessions", "claims", "cells", "watches", "letters", "tombstones", "counters")
 SCHEMAS = 8
 """In turn, so that what a test has left behind has ended when its schema is used again."""
+_running: dict[str, PostgresServer] = {}
+"""By URL."""
 
 
 @contextmanager
@@ -37,6 +39,27 @@ def postgres(_: Path) -> Iterator[Callable[[], str]]:
             return f"{server.url}?schema={schema}"
 
         yield emptied
+
+
+@contextmanager
+def advisory(_: Path) -> Iterator[Callable[[], str]]:
+    """One server for the run. There is nothing to make for a test: whatever is held goes with its client."""
+    with PostgresServer() as server:
+        url = f"{server.url}?recipe=advisory"
+        _running[url] = server
+        yield lambda: url
+        del _running[url]
+
+
+@contextmanager
+def advisory_stands_still(url: str) -> Iterator[None]:
+    """Every process of the server is stopped: connections stay open, nothing is answered."""
+    server = _running[url]
+    server.pause()
+    try:
+        yield
+    finally:
+        server.resume()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from holdfast.errors import InvalidRequest
+from holdfast.errors import InvalidRequest, Unsupported
 from holdfast.locks.client import Client
 from holdfast.locks.spec import LONGEST_NOTE
 from holdfast.locks.watching import SAFETY_NET, Watching
@@ -26,6 +26,8 @@ async def leader(client: Client, name: str) -> Leader | None:
         return None
     holder = info.holders[0]
     assert holder.token is not None
+    if not holder.token:
+        raise Unsupported(str(client), "telling who leads in another process", "sqlite://")
     return Leader(name, holder.note, holder.token, holder)
 
 

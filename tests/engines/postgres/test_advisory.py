@@ -306,6 +306,15 @@ def test_closing_the_client_releases_everything(connect: Connect) -> None:
     again.release()
 
 
+def test_who_leads_elsewhere_is_not_told_without_a_value(connect: Connect) -> None:
+    one, other = connect(), connect()
+    with one.election("e", value="host:9000").campaign(wait=30.0):
+        assert (leader := one.election("e").leader()) is not None
+        assert leader.value == "host:9000"
+        with pytest.raises(holdfast.Unsupported, match="who leads"):
+            other.election("e").leader()
+
+
 def test_what_it_cannot_do_is_said(connect: Connect) -> None:
     locks = connect()
     assert not locks.guarantees.leased

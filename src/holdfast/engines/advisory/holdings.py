@@ -68,6 +68,8 @@ class Holdings:
         self.lost: dict[str, str] = {}
         """Claims whose connection went away, until the keeper has heard of it."""
         self.bell: AdvisoryBell | None = None
+        self.closing = False
+        """Whether the session is ending: whoever waits and sees its connection break must not begin to wait anew."""
         self.ttl = 0.0
         self.good_until = 0.0
         """When this client stops to believe in what it holds, unless a heartbeat is answered."""

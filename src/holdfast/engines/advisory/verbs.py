@@ -109,7 +109,7 @@ class AdvisoryVerbs:
                 return await self._attend(taken, until)
             except WireLost as error:
                 self._forget(taken)
-                if fresh or error.late or not unused:
+                if fresh or error.late or not unused or self.holdings.closing:
                     raise lost(self.address, error, committing=False) from error
                 # It had died while nobody used it; nothing can be held on a connection that is gone.
                 self.connections.drop_idle()
@@ -272,6 +272,7 @@ class AdvisoryVerbs:
         await self._alive([], until)
         # What an earlier session left behind was said to be lost.
         self.holdings.hang_up()
+        self.holdings.closing = False
         self.holdings.good_until = sent + session.ttl
         return Opened(session.ttl)
 
@@ -316,8 +317,20 @@ class AdvisoryVerbs:
         return Done()
 
     async def close_session(self, session: str, until: float) -> Done:
-        """The end of the connections is the end of all that they hold."""
-        self.holdings.hang_up()
+        """The end of the connections is the end of all that they hold.
+
+        A server process that waits for a lock would notice it a second later, and stand in line until then.
+        """
+        self.holdings.closing = True
+        waiting = [bound.wire for _, bound in self.holdings.watched() if bound.pending is not None]
+        try:
+            if waiting:
+                patience = ", 1000" if waiting[0].connection.server_version >= 140000 else ""
+                processes = [wire.server_pid for wire in waiting]
+                end = f"pg_terminate_backend(pid{patience})"
+                await self._ask(f"SELECT to_json(count({end})) FROM unnest(ARRAY{processes}) AS pid", until)
+        finally:
+            self.holdings.hang_up()
         return Done()
 
     # For people
