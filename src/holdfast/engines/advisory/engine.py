@@ -16,10 +16,9 @@ from holdfast.engines.advisory import keys
 from holdfast.engines.advisory.holdings import AdvisoryBell, Holdings
 from holdfast.engines.advisory.verbs import AdvisoryVerbs
 from holdfast.engines.checkup import Finding
-from holdfast.engines.engine import Deliver, nobody
-from holdfast.engines.postgres.address import LIBPQ_OPTIONS, OWN_OPTIONS, parse_address
-from holdfast.engines.postgres.connections import Checked, Connections
+from holdfast.engines.postgres.connections import Connections
 from holdfast.engines.postgres.doctor import check_up
+from holdfast.engines.postgres.site import Site
 from holdfast.engines.postgres.sockets import LoopSockets, Sockets, ThreadSockets
 from holdfast.engines.postgres.wire import Wire
 from holdfast.model import Guarantees
@@ -78,26 +77,18 @@ class NoAsyncioPort:
         raise AssertionError(f"the advisory recipe has no command {request!r}")
 
 
-class AdvisoryEngine:
+class AdvisoryEngine(Site):
     """Session advisory locks of PostgreSQL."""
 
-    schemes: ClassVar[tuple[str, ...]] = ("postgresql",)
-    options: ClassVar[frozenset[str]] = OWN_OPTIONS | LIBPQ_OPTIONS
     guarantees = GUARANTEES
-    shortest_ttl = 0.1
 
     def __init__(self, url: Url, namespace: str) -> None:
-        self.place = parse_address(url)
+        super().__init__(url, namespace)
         self.most = self.place.connections if "connections" in url.options else MOST_CONNECTIONS
-        self.address = self.place.shown
-        self.deliver: Deliver = nobody
-        self._start()
 
     def _start(self) -> None:
-        self._checked = Checked()
+        super()._start()
         self._holdings = Holdings()
-        self._connections: list[Connections] = []
-        self._bells: list[AdvisoryBell] = []
 
     def _make(self, sockets: Sockets) -> Connections:
         connections = AdvisoryConnections(self.place, sockets, self.most, self._checked)
@@ -106,7 +97,7 @@ class AdvisoryEngine:
         return connections
 
     def blocking(self) -> AdvisoryVerbs:
-        bell = AdvisoryBell(self._holdings, lambda notice: self.deliver(notice))
+        bell = AdvisoryBell(self._holdings, self._tell)
         self._bells.append(bell)
         return KeeperVerbs(BlockingIo(NoPort()), bell, self._make(ThreadSockets()), self._holdings)
 
@@ -117,19 +108,6 @@ class AdvisoryEngine:
     def check_up(self) -> list[Finding]:
         """What `doctor` finds here."""
         return check_up(self.place, leased=False)
-
-    def abandon(self) -> None:
-        """This process is a fork: its copies of the sockets are closed, or the parent's locks would outlive it."""
-        for connections in self._connections:
-            connections.abandon()
-        self._start()
-
-    def close(self) -> None:
-        for connections in self._connections:
-            connections.close()
-        for bell in self._bells:
-            bell.close()
-        self._start()
 
 
 class KeeperVerbs(AdvisoryVerbs):

@@ -7,19 +7,19 @@ NOTIFY on one connection a client; expiry on the database's clock.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any
 
 from holdfast.core.table.commands import Command
 from holdfast.core.urls import Url
 from holdfast.engines.advisory.engine import AdvisoryEngine
 from holdfast.engines.checkup import Finding
-from holdfast.engines.engine import Deliver, Engine, nobody
+from holdfast.engines.engine import Engine
 from holdfast.engines.memory import GUARANTEES as MEMORY
-from holdfast.engines.postgres.address import LIBPQ_OPTIONS, OWN_OPTIONS, parse_address
 from holdfast.engines.postgres.bell import PostgresBell
-from holdfast.engines.postgres.connections import Checked, Connections
+from holdfast.engines.postgres.connections import Connections
 from holdfast.engines.postgres.doctor import check_up
 from holdfast.engines.postgres.ledger import Ledger
+from holdfast.engines.postgres.site import Site
 from holdfast.engines.postgres.sockets import LoopSockets, Sockets, ThreadSockets
 from holdfast.engines.postgres.table import PostgresTable
 from holdfast.engines.table_verbs import TableVerbs
@@ -55,19 +55,10 @@ class PostgresPort:
         return run(self.table.call(request, until))
 
 
-class PostgresEngine:
+class PostgresEngine(Site):
     """The lock table in PostgreSQL."""
 
-    schemes: ClassVar[tuple[str, ...]] = ("postgresql",)
-    options: ClassVar[frozenset[str]] = OWN_OPTIONS | LIBPQ_OPTIONS
     guarantees = GUARANTEES
-    shortest_ttl = 0.1
-
-    def __init__(self, url: Url, namespace: str) -> None:
-        self.place = parse_address(url)
-        self.address = self.place.shown
-        self.deliver: Deliver = nobody
-        self._start()
 
     @classmethod
     def choose(cls, url: Url) -> type[Engine]:
@@ -80,15 +71,13 @@ class PostgresEngine:
         raise InvalidRequest("url option recipe", recipe, "it is table or advisory")
 
     def _start(self) -> None:
-        self._schema = Checked()
+        super()._start()
         self._ledger = Ledger()
-        self._connections: list[Connections] = []
-        self._bells: list[PostgresBell] = []
 
     def _table(self, sockets: Sockets) -> PostgresTable:
-        connections = Connections(self.place, sockets, self.place.connections, self._schema)
+        connections = Connections(self.place, sockets, self.place.connections, self._checked)
         self._connections.append(connections)
-        return PostgresTable(connections, self._ledger, lambda notice: self.deliver(notice))
+        return PostgresTable(connections, self._ledger, self._tell)
 
     def blocking(self) -> TableVerbs:
         table = self._table(ThreadSockets())
@@ -103,16 +92,3 @@ class PostgresEngine:
     def check_up(self) -> list[Finding]:
         """What `doctor` finds here."""
         return check_up(self.place)
-
-    def abandon(self) -> None:
-        """This process is a fork: the connections are its parent's."""
-        for connections in self._connections:
-            connections.abandon()
-        self._start()
-
-    def close(self) -> None:
-        for connections in self._connections:
-            connections.close()
-        for bell in self._bells:
-            bell.close()
-        self._start()
