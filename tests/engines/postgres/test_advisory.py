@@ -105,6 +105,14 @@ def test_a_waiter_that_gives_up_leaves_no_place_behind(connect: Connect) -> None
         assert locks.lock("k").try_acquire() is None
 
 
+def test_a_wait_that_is_over_before_the_server_has_read_it_is_withdrawn(connect: Connect) -> None:
+    locks, rival = connect(), connect()
+    with locks.lock("k"):
+        for wait in (0.001, 0.01, 0.03, 0.05):
+            with pytest.raises(holdfast.NotAcquired):
+                rival.lock("k").acquire(wait=wait)
+
+
 async def test_a_task_that_is_cancelled_while_it_waits_leaves_no_place_behind(tasks: Callable[[], Any]) -> None:
     locks, rival = await tasks(), await tasks()
     async with locks.lock("k"):

@@ -247,8 +247,11 @@ class AdvisoryVerbs:
     async def _interrupt(self, pending: Taken, until: float) -> None:
         """Make the server give up waiting. It may have been granted at the last moment."""
         bound = pending.bound
-        if not await bound.wire.answered(clock.now()):
+        patience = 0.0
+        while not await bound.wire.answered(min(until, clock.now() + patience)) and clock.now() < until:
+            # A cancel that comes before the server process has read the statement does nothing: again, after a while.
             bound.wire.cancel()
+            patience = min(0.2, 2 * patience + 0.02)
         bound.pending = None
         try:
             (found,) = await bound.wire.answer(until)
