@@ -44,6 +44,18 @@ def test_a_serialization_failure_a_deadlock_and_a_lock_limit_are_tried_again(
     assert locks.inspect("k").holders == ()
 
 
+def test_the_end_of_a_session_is_tried_again(connect: Connect, database: psycopg.Connection[Any], schema: str) -> None:
+    locks = connect()
+    locks.lock("k").acquire(wait=30.0).release()
+    trap = TRAP.format(schema=schema, state="40001").replace("INSERT OR DELETE", "UPDATE").replace("claims", "sessions")
+    database.execute(trap)
+
+    locks.close()
+
+    assert attempts(database, schema) >= 4
+    assert database.execute(f"SELECT bool_and(ended) FROM {schema}.sessions").fetchone() == (True,)
+
+
 def attempts(database: psycopg.Connection[Any], schema: str) -> int:
     row = database.execute(f"SELECT last_value FROM {schema}.attempts").fetchone()
     assert row is not None

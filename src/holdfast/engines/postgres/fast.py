@@ -88,7 +88,7 @@ def fits(claim: Claim) -> bool:
     return not claim.limit and not claim.reentrant and not crosses(claim)
 
 
-def queue(command: cm.Enter) -> Asked:
+def queue(command: cm.Enter | cm.Release) -> Asked:
     """What gives a claim on a crowded lock its place in line."""
     return QUEUE, statement(command)[1]
 

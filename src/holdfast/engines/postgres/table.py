@@ -97,21 +97,8 @@ class PostgresTable:
         if crowded and not releases:
             await self._let_others_go(claim)
         earlier = self.unflushed.snapshot()
-        wire = await self.connections.take(until)
-        sent = clock.now()
-        message = Message(wire)
-        # Statements of one message are one transaction. The locks come in one before, for what is seen after them.
-        locks = [names.bucket(claim.name), *([WAIT_LOCK] if crowded and not releases else [])]
-        # Neither an end nor a place in line has to be on disk before it is told: see `Attempt`.
-        message.lock(self.lock_class, locks, *([fast.NO_FLUSH] if releases is not crowded else []))
-        if not crowded:
-            message.call(*fast.statement(command))
-        elif isinstance(command, cm.Release):
-            message.call(*fast.pass_on(claim, self.own))
-        else:
-            message.call(*fast.queue(command))
         try:
-            found = await message.send(until)
+            sent, found = await self._take_shortcut(command, crowded, until)
         except SqlError as error:
             if error.state in AGAIN:
                 return None
@@ -122,8 +109,6 @@ class PostgresTable:
                 raise lost(self.address, error, committing=True) from error
             self.connections.drop_idle()
             return await self._after_loss(command, until)
-        finally:
-            await self._give_back(wire, until)
         if not found:
             return None
         if crowded and not releases:
@@ -143,17 +128,46 @@ class PostgresTable:
         self.unflushed.flushed(earlier)
         return Granted(found[0], None, claim.max_hold)
 
+    async def _take_shortcut(
+        self, command: cm.Enter | cm.Release, crowded: bool, until: float
+    ) -> tuple[float, list[Any]]:
+        """When it was sent, and what came of it."""
+        claim = command.claim
+        wire = await self.connections.take(until)
+        sent = clock.now()
+        message = Message(wire)
+        queues = crowded and isinstance(command, cm.Enter)
+        passes_on = crowded and isinstance(command, cm.Release)
+        # Statements of one message are one transaction. The locks come in one before, for what is seen after them.
+        locks = [names.bucket(claim.name), *([WAIT_LOCK] if queues else [])]
+        # Neither an end nor a place in line has to be on disk before it is told: see `Attempt`.
+        flushed = passes_on or not (queues or isinstance(command, cm.Release))
+        message.lock(self.lock_class, locks, *([] if flushed else [fast.NO_FLUSH]))
+        if passes_on:
+            message.call(*fast.pass_on(claim, self.own))
+        else:
+            message.call(*(fast.queue if queues else fast.statement)(command))
+        try:
+            return sent, await message.send(until)
+        finally:
+            await self._give_back(wire, until)
+
     async def _let_others_go(self, claim: Claim) -> None:
         left = self.crowded.get((claim.kind, claim.name), 0.0) + COURTESY - clock.now()
         if left > 0:
             await self.connections.sockets.pause(left)
 
-    async def _after_loss(self, command: cm.Enter | cm.Release, until: float) -> cm.Reply | None:
+    async def _after_loss(self, command: cm.Enter | cm.Release, until: float) -> cm.Reply:
         """The connection broke, and it may have been done. An enter can be repeated; a release looks first."""
-        if isinstance(command, cm.Enter):
-            return None
-        standing, _ = await self._step(cm.Look(command.claim), until)
-        return cm.Done() if standing == Gone(UNKNOWN_CLAIM) else None
+        try:
+            if isinstance(command, cm.Release):
+                standing, _ = await self._step(cm.Look(command.claim), until)
+                if standing == Gone(UNKNOWN_CLAIM):
+                    return cm.Done()
+            return (await self._step(command, until))[0]
+        except EngineUnavailable as error:
+            # Whatever was not done now: the first time it may have been.
+            raise lost(self.address, error.problem, committing=True) from error
 
     async def _renew(self, command: cm.Renew, until: float) -> cm.Reply:
         """The heartbeat, and after it, apart from it, a little clearing up: it needs other locks."""
@@ -264,7 +278,9 @@ class PostgresTable:
 
     async def _step_alone(self, statement: Any, values: tuple[Any, ...], until: float) -> None:
         """One statement that is a transaction by itself, and harmless to repeat."""
-        for fresh in (False, True):
+        pauses = full_jitter(0.002, 0.25, random.uniform)
+        fresh = False
+        while True:
             wire = await self.connections.take(until)
             message = Message(wire)
             message.call(statement, values)
@@ -272,13 +288,16 @@ class PostgresTable:
                 await message.send(until)
                 return
             except SqlError as error:
-                raise unavailable(self.address, error) from error
+                if error.state not in AGAIN or clock.now() >= until:
+                    raise unavailable(self.address, error) from error
             except WireLost as error:
                 if fresh or error.late:
                     raise lost(self.address, error, committing=True) from error
                 self.connections.drop_idle()
+                fresh = True
             finally:
                 await self._give_back(wire, until)
+            await self.connections.sockets.pause(min(next(pauses), max(0.0, until - clock.now())))
 
     async def _give_back(self, wire: Wire, until: float) -> None:
         try:
