@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from holdfast.verify.servers.process import wait_until
 from holdfast.verify.servers.redis import RedisServer
 from holdfast.verify.servers.redis_deployments import RedisCluster, TlsRedis, WatchedRedis
 from tests.conformance.apis import Api, Front
-from tests.conformance.stage import Stage, eventually
+from tests.conformance.stage import Stage, eventually, soon
 from tests.engines.redis.conftest import SUBJECT
 
 PREFIX = "holdfast:1:{holdfast}:"
@@ -97,13 +97,49 @@ async def test_a_slot_that_moves_is_followed(api: Api, cluster: RedisCluster) ->
     slot = cluster.tell(cluster.nodes[0], "CLUSTER", "KEYSLOT", "{moving}")
     source = next(node for node in cluster.nodes if owns(cluster, node, slot))
     target = next(node for node in cluster.nodes if node is not source)
-    move(cluster, source, target, slot)
+    moving = Move(cluster, source, target, slot)
+    moving.begin()
+    moving.carry(lambda key: True)
+    moving.end()
 
     await held.renew()
     other = await locks.lock("other").acquire()
     assert other.token > held.token
     await held.release()
     await stage.end()
+
+
+async def test_while_a_slot_is_moving_nobody_is_answered_and_nothing_is_lost(api: Api, cluster: RedisCluster) -> None:
+    stage = Stage(SUBJECT, api, cluster.url)
+    locks, rival = [await stage.client(namespace="split", ttl=60.0) for _ in range(2)]
+    held = await locks.lock("k").acquire()
+    free = await rival.lock("other").acquire()
+    slot = cluster.tell(cluster.nodes[0], "CLUSTER", "KEYSLOT", "{split}")
+    source = next(node for node in cluster.nodes if owns(cluster, node, slot))
+    target = next(node for node in cluster.nodes if node is not source)
+    moving = Move(cluster, source, target, slot)
+
+    # Everything but the held lock: whoever followed the cluster there would find it free.
+    moving.begin()
+    moving.carry(lambda key: "lock:lock:k" not in key)
+    with pytest.raises(EngineUnavailable) as refusal:
+        await rival.lock("k").acquire(wait=0.5)
+    waiting = stage.begin(stage.another(rival).lock("k").acquire())
+    moving.carry(lambda key: True)
+    moving.end()
+
+    assert refusal.value.outcome == "not done"
+    await held.renew()
+    await free.release()
+    await eventually(lambda: queues(locks))
+    await held.release()
+    assert (await soon(waiting)).token > held.token
+    await stage.end()
+
+
+async def queues(locks: Front) -> bool:
+    """Whether somebody waits for the lock."""
+    return bool((await locks.inspect("k")).waiters)
 
 
 def owns(cluster: RedisCluster, node: RedisServer, slot: int) -> bool:
@@ -118,16 +154,28 @@ def slots(cluster: RedisCluster, node: RedisServer) -> list[list[Any]]:
         return found
 
 
-def move(cluster: RedisCluster, source: RedisServer, target: RedisServer, slot: int) -> None:
-    """Move one slot with all its keys, as an operator's resharding does."""
-    ids = {node: cluster.tell(node, "CLUSTER", "MYID") for node in (source, target)}
-    cluster.tell(target, "CLUSTER", "SETSLOT", str(slot), "IMPORTING", ids[source])
-    cluster.tell(source, "CLUSTER", "SETSLOT", str(slot), "MIGRATING", ids[target])
-    keys = cluster.tell(source, "CLUSTER", "GETKEYSINSLOT", str(slot), "1000")
-    with redis.Redis(port=source.port) as client:
-        client.execute_command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
-    for node in (target, source):
-        cluster.tell(node, "CLUSTER", "SETSLOT", str(slot), "NODE", ids[target])
+class Move:
+    """One slot on its way to another node, as an operator's resharding moves it."""
+
+    def __init__(self, cluster: RedisCluster, source: RedisServer, target: RedisServer, slot: int) -> None:
+        self.cluster, self.source, self.target, self.slot = cluster, source, target, str(slot)
+        self._ids = {node: cluster.tell(node, "CLUSTER", "MYID") for node in (source, target)}
+
+    def begin(self) -> None:
+        self.cluster.tell(self.target, "CLUSTER", "SETSLOT", self.slot, "IMPORTING", self._ids[self.source])
+        self.cluster.tell(self.source, "CLUSTER", "SETSLOT", self.slot, "MIGRATING", self._ids[self.target])
+
+    def carry(self, wanted: Callable[[str], bool]) -> None:
+        """Move these keys."""
+        keys = self.cluster.tell(self.source, "CLUSTER", "GETKEYSINSLOT", self.slot, "1000")
+        with redis.Redis(port=self.source.port) as client:
+            client.execute_command(
+                "MIGRATE", "127.0.0.1", self.target.port, "", 0, 5000, "KEYS", *filter(wanted, keys)
+            )  # fmt: skip
+
+    def end(self) -> None:
+        for node in (self.target, self.source):
+            self.cluster.tell(node, "CLUSTER", "SETSLOT", self.slot, "NODE", self._ids[self.target])
 
 
 async def test_locks_go_through_tls(api: Api) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from holdfast.core import quorum
 from holdfast.engines.redis.route import OneServer
 from holdfast.engines.resp.blocking import IDLE, TICK, Connection
 from holdfast.engines.resp.tasks import Stream, open_stream
@@ -50,8 +51,11 @@ class Rests:
     def __init__(self, count: int) -> None:
         self._until = [0.0] * count
 
-    def rests(self, node: int) -> bool:
-        return clock.now() < self._until[node]
+    def resting(self) -> frozenset[int]:
+        """Who is left alone now. Nobody, if the others are no majority: then there is nothing to lose by asking."""
+        now = clock.now()
+        found = frozenset(node for node, until in enumerate(self._until) if now < until)
+        return frozenset() if quorum.out_of_reach(len(found), len(self._until)) else found
 
     def failed(self, node: int) -> None:
         self._until[node] = clock.now() + REST
@@ -126,7 +130,7 @@ class Team:
     def _connect(self, nodes: Sequence[int], until: float) -> None:
         """Connect to the nodes that have no connection and do not rest: all at once, so that none delays another."""
         threads = []
-        now = clock.now()
+        now, resting = clock.now(), self.rests.resting()
         for node in nodes:
             connection = self.connections[node]
             if connection is not None:
@@ -134,7 +138,7 @@ class Team:
                     continue
                 connection.close()
                 self.connections[node] = None
-            if not self.rests.rests(node):
+            if node not in resting:
                 threads.append(threading.Thread(target=self._open, args=(node, until), daemon=True))
         for thread in threads:
             thread.start()
@@ -313,10 +317,11 @@ class NodesAsyncioPort:
 
     async def _connect(self, nodes: Sequence[int], until: float) -> None:
         """Connect to nodes that have no connection and do not rest: all at once, by one task each."""
+        resting = self.rests.resting()
         for node in nodes:
             stream = self._streams[node]
             usable = stream is not None and stream.problem is None
-            if not usable and node not in self._connecting and not self.rests.rests(node):
+            if not usable and node not in self._connecting and node not in resting:
                 task = self._connecting[node] = self.loop.create_task(self._open(node, until))
                 task.add_done_callback(lambda _, node=node: self._connecting.pop(node, None))  # type: ignore[misc]
         under_way = [self._connecting[node] for node in nodes if node in self._connecting]

@@ -7,11 +7,12 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from hiredis import ProtocolError, Reader, ReplyError
 
-from holdfast.engines.resp.wire import WRONG_SERVER, Address, AnyRequest, Login, Lost, pack, redirection, refused
+from holdfast.engines.resp.wire import WRONG_SERVER, Address, AnyRequest, Login, Lost, redirection, refused
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 
@@ -23,6 +24,8 @@ IDLE = 0.01
 TICK_US = 20_000
 """How often, in µs, whoever waits for a reply looks at the clock."""
 TICK = TICK_US / 1e6
+MOVING = 0.02
+"""How often, in seconds, a node of a cluster is asked whether the namespace has moved as a whole."""
 MOST_REDIRECTIONS = 5
 MOST_REPEATS = 3
 
@@ -282,18 +285,32 @@ class RespPort:
             return connection.run(request.packed_in_full(repeated), until)
         if where is not None:
             asked, address = where
-            if asked == "MOVED":
-                self.route.moved(address)
-                self.pool.empty()
+            if asked == "ASK":
+                return self._wait_for_move(request, error, connection, repeated, until)
+            self.route.moved(address)
+            self.pool.empty()
             connection.close()
             connection.open(address, self.route.login, self.route.tls, until)
-            if asked == "ASK":
-                connection.run(pack(("ASKING",)), until)
             return connection.run(request.packed_in_full(repeated), until)
         if str(error).startswith(WRONG_SERVER):
             self.route.failed(connection.address)
             self.pool.empty()
         raise refused(self.name, error, repeated)
+
+    def _wait_for_move(
+        self, request: AnyRequest, error: ReplyError, connection: Connection, repeated: bool, until: float
+    ) -> Any:
+        """Ask again until the namespace has moved to the other node as a whole.
+
+        A part of its keys is there already, but no script may run that does not see all of them.
+        """
+        reply: Any = error
+        while isinstance(reply, ReplyError) and str(reply).startswith("ASK "):
+            if clock.now() + MOVING >= until:
+                raise refused(self.name, reply, repeated)
+            time.sleep(MOVING)
+            reply = connection.run(request.packed(repeated), until)
+        return reply
 
     def close(self) -> None:
         self.pool.close()

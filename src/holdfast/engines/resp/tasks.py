@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hiredis import ProtocolError, Reader, ReplyError
 
-from holdfast.engines.resp.blocking import MOST_REDIRECTIONS, MOST_REPEATS
+from holdfast.engines.resp.blocking import MOST_REDIRECTIONS, MOST_REPEATS, MOVING
 from holdfast.engines.resp.wire import WRONG_SERVER, Address, AnyRequest, Login, Lost, pack, redirection, refused
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
@@ -195,7 +195,9 @@ class RespAsyncioPort:
             reply = await stream.send(request.packed_in_full(repeated), until)
         elif where is not None:
             asked, address = where
-            if asked == "MOVED":
+            if asked == "ASK":
+                reply = await self._wait_for_move(request, error, stream, repeated, until)
+            else:
                 self.route.moved(address)
                 if self._stream is stream:
                     # Others may wait for replies on it: it is closed with the rest.
@@ -205,13 +207,6 @@ class RespAsyncioPort:
                         self._former.pop(0).end("the namespace is on another server")
                 stream = await self._connected(until)
                 reply = await stream.send(request.packed_in_full(repeated), until)
-            else:
-                other = await open_stream(address, self.route.login, self.route.tls, self.loop, until)
-                try:
-                    await other.send(pack(("ASKING",)), until)
-                    reply = await other.send(request.packed_in_full(repeated), until)
-                finally:
-                    other.end("it was needed for one request")
         else:
             if str(error).startswith(WRONG_SERVER):
                 self.route.failed(stream.address)
@@ -219,6 +214,18 @@ class RespAsyncioPort:
             raise refused(self.name, error, repeated)
         if isinstance(reply, ReplyError):
             return await self._after_error(request, reply, stream, repeated, tried + 1, until)
+        return reply
+
+    async def _wait_for_move(
+        self, request: AnyRequest, error: ReplyError, stream: Stream, repeated: bool, until: float
+    ) -> Any:
+        """Ask again until the namespace has moved to the other node as a whole, as blocking callers do."""
+        reply: Any = error
+        while isinstance(reply, ReplyError) and str(reply).startswith("ASK "):
+            if clock.now() + MOVING >= until:
+                raise refused(self.name, reply, repeated)
+            await asyncio.sleep(MOVING)
+            reply = await stream.send(request.packed(repeated), until)
         return reply
 
     async def _connected(self, until: float) -> Stream:
