@@ -209,6 +209,27 @@ async def test_a_clock_that_is_behind_does_not_send_tokens_back(locks: Front, op
     assert held.token == ahead + 1
 
 
+async def test_a_line_goes_on_in_order_while_the_clock_is_behind(
+    own_stage: Stage, locks: Front, operator: redis_py.Redis
+) -> None:
+    rival = await own_stage.client()
+    held = await locks.lock("k").acquire()
+    ahead = 2_000_000_000_000_000
+    operator.set("holdfast:1:{holdfast}:last", ahead)
+    waiting = [
+        await own_stage.queued(locks, "k", own_stage.another(client).lock("k").acquire())
+        for client in (rival, locks, rival)
+    ]
+
+    tokens = [held.token]
+    for task in waiting:
+        await held.release()
+        held = await soon(task)
+        tokens.append(held.token)
+    assert tokens[1:] == sorted(set(tokens[1:]))
+    assert tokens[1] > ahead
+
+
 async def test_half_a_second_is_half_a_second(own_stage: Stage, operator: redis_py.Redis) -> None:
     brief = await own_stage.client(ttl=0.5)
     held = await brief.lock("k").acquire()
