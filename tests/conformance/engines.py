@@ -17,7 +17,7 @@ from tests.servers.etcd_subjects import etcd, etcd_stands_still
 from tests.servers.lock_clusters import SHORTEST_TTL, lock_cluster_stands_still, lock_clusters
 from tests.servers.lock_servers import lock_server_stands_still, lock_servers
 from tests.servers.postgres_subjects import advisory, advisory_stands_still, postgres, postgres_is_blocked
-from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel
+from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel, valkey
 from tests.servers.zookeeper_subjects import zookeeper, zookeeper_stands_still
 
 FreshUrl = Callable[[], str]
@@ -73,6 +73,7 @@ ENGINES = (
     Subject("memory", memory, across_processes=False, outage=None),
     Subject("sqlite", sqlite, across_processes=True, outage=sqlite_is_busy),
     Subject("redis", redis, across_processes=True, outage=redis_stands_still),
+    Subject("valkey", valkey, across_processes=True, outage=redis_stands_still, like="redis"),
     Subject("rediss", rediss, across_processes=True, outage=redis_stands_still, like="redis"),
     Subject("redis+sentinel", sentinel, across_processes=True, outage=redis_stands_still, like="redis"),
     Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still, like="redis"),
@@ -110,7 +111,7 @@ ENGINES = (
     Subject("zookeeper", zookeeper, across_processes=True, outage=zookeeper_stands_still, lag=1.0),
 )
 
-DEPLOYMENTS = {"holdfast+cluster": "holdfast"}
+DEPLOYMENTS = {"holdfast+cluster": "holdfast", "valkey": "redis"}
 """Subjects that are another deployment of an engine, and no scheme of their own."""
 
 ELSEWHERE = {"redlock": "tests/engines/redlock"}

@@ -10,6 +10,7 @@ from pathlib import Path
 from holdfast.verify.servers.process import Server
 from holdfast.verify.servers.redis import RedisServer
 from holdfast.verify.servers.redis_deployments import RedisCluster, TlsRedis, WatchedRedis
+from tests.servers.valkey import ValkeyServer
 
 _numbers = itertools.count(1)
 _running: dict[str, Sequence[Server]] = {}
@@ -27,6 +28,15 @@ def _known(start: str, servers: Sequence[Server]) -> Iterator[None]:
 def redis(_: Path) -> Iterator[Callable[[], str]]:
     """One server; a database of its own for each test."""
     with RedisServer("--databases", "100000") as server:
+        start = f"redis://127.0.0.1:{server.port}/"
+        with _known(start, [server]):
+            yield lambda: f"{start}{next(_numbers)}"
+
+
+@contextmanager
+def valkey(_: Path) -> Iterator[Callable[[], str]]:
+    """The same on Valkey."""
+    with ValkeyServer("--databases", "100000") as server:
         start = f"redis://127.0.0.1:{server.port}/"
         with _known(start, [server]):
             yield lambda: f"{start}{next(_numbers)}"
