@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,7 +18,8 @@ from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.keys import end_of
 from holdfast.errors import InvalidRequest
 from holdfast.model import Claim, Granted
-from holdfast.server.cluster import entries, snapshot
+from holdfast.server.cluster import entries, head, snapshot
+from holdfast.server.cluster.mirror import load
 from holdfast.server.cluster.store import ClusterStore
 from holdfast.server.cluster.wire import read, read_all
 from holdfast.server.codec import TooNew
@@ -171,10 +173,120 @@ async def test_parts_of_a_snapshot_that_was_not_finished_are_cleared_away(start:
     await opened(first, "a")
     await first.store.etcd.decide([], [steps.put(first.store.keys.part(77, 0), b"half of one")])
     await first.node.resign()
-    second = await start("two")
+    second = await start("two", options="&log_kib=1")
+    for number in range(20):
+        await second.do(Enter(claim(f"n{number}")))
+    await second.until(lambda: second.store.head.parts > 0 and second.store._snapshot is None)
 
-    assert await parts_of(second) == []
-    assert isinstance(await second.do(Enter(claim("b"))), Granted)
+    assert len(await parts_of(second)) == second.store.head.parts
+
+
+async def test_a_snapshot_of_cells_that_cannot_be_compressed_is_made_and_read(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "PART", 1 << 10)
+    monkeypatch.setattr(entries, "LARGEST", 10_000)
+    leader = await start(options="&log_kib=4")
+    await opened(leader)
+    noise = Random(1)
+    for number in range(10):
+        await leader.do(CellSet("cell", f"c{number}", noise.randbytes(30_000), None, None))
+    await leader.until(lambda: leader.store.head.parts > 10 and leader.store._snapshot is None)
+
+    found = await leader.in_etcd()
+
+    assert found.cells == leader.service.table.cells
+
+
+async def test_the_last_step_of_a_snapshot_that_is_carried_out_late_once_more_changes_nothing(start: Start) -> None:
+    leader = await start()
+    await opened(leader, "a")
+    store, keys = leader.store, leader.store.keys
+    first = head.Head(store.head.first_number, store.number, store._chain, 1.0)
+    seen = store._head_revision
+    also = [steps.delete_range(*keys.logs_upto(store.number))]
+    once = await head.write_head(store.etcd.call, keys, store.term, seen, first, also)
+    assert once is not None
+    second = replace(first, at=2.0)
+    assert await head.write_head(store.etcd.call, keys, store.term, once, second) is not None
+
+    assert await head.write_head(store.etcd.call, keys, store.term, seen, first, also) is None
+
+    found, _ = await read(store.etcd.call, keys.head)
+    assert head.read_head(found.value) == second  # type: ignore[union-attr]
+
+
+async def test_a_head_whose_answer_was_lost_was_written(start: Start) -> None:
+    leader = await start()
+    store, keys, seen = leader.store, leader.store.keys, leader.store._head_revision
+    new = replace(store.head, at=1.0)
+    once = await head.write_head(store.etcd.call, keys, store.term, seen, new)
+
+    assert await head.write_head(store.etcd.call, keys, store.term, seen, new) == once
+
+
+async def test_one_who_leads_no_more_writes_no_head(start: Start) -> None:
+    leader = await start()
+    store = leader.store
+
+    assert await head.write_head(store.etcd.call, store.keys, store.term - 1, store._head_revision, store.head) is None
+
+
+async def test_who_missed_a_term_finds_what_was_written_in_the_place_of_what_was_not_finished(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await start("one")
+    await opened(first, "a")
+    late = await start("late", leads=False)
+    await late.until(lambda: late.node.leader is not None and late.node.number == first.store.number)
+    number = first.store.number
+    await first.store.etcd.decide([], [steps.put(first.store.keys.log(number + 1), b"+half of a")])
+    assert late.node.mirror is not None
+    mirror = late.node.mirror
+    await late.until(lambda: mirror.next == number + 2)
+    # From here on it hears nothing.
+    late.node._look_away()
+    await first.node.resign()
+    second = await start("two")
+    await second.do(Enter(claim("b")))
+    assert second.store.number == number + 1
+
+    found = await late.node._catch_up(second.store.head, second.store._head_revision)
+
+    assert found is mirror
+    assert "s1-b" in mirror.table.rows
+
+
+async def test_what_is_cleared_away_late_is_not_what_was_written_since(start: Start) -> None:
+    leader = await start()
+    await opened(leader, "a")
+    store, keys = leader.store, leader.store.keys
+    unfinished = await store.etcd.decide([], [steps.put(keys.log(store.number + 1), b"+half of a")])
+    mirror, _ = await load(store.etcd.call, keys)
+    assert mirror is not None
+    await mirror.clear_unfinished(store.etcd.call, keys, store.mine())
+    await leader.do(Enter(claim("b")))
+
+    late = steps.step(
+        [store.mine(), steps.unchanged(keys.log(store.number), unfinished.revision)],
+        [steps.delete(keys.log(store.number))],
+    )
+    await store.etcd.call(late)
+
+    assert "s1-b" in (await leader.in_etcd()).rows
+
+
+async def test_time_of_an_earlier_term_does_not_count(start: Start) -> None:
+    leader = await start()
+    leader.store._offset += 5_000.0
+    ahead = leader.store.now()
+    mirror, _ = await load(leader.store.etcd.call, leader.store.keys)
+    assert mirror is not None
+
+    leader.store.take_over(mirror, leader.store.term, leader.node.membership)
+    leader.store.load()
+
+    assert leader.store.now() < ahead - 1_000.0
 
 
 async def test_a_part_of_the_snapshot_that_was_changed_is_noticed(start: Start) -> None:
@@ -191,7 +303,7 @@ async def test_a_part_of_the_snapshot_that_was_changed_is_noticed(start: Start) 
 
 async def test_what_a_newer_version_wrote_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(snapshot, "FORMAT", 2)
+        newer.setattr(head, "FORMAT", 2)
         await (await start("one")).node.resign()
     other = await start("two", leads=False)
 

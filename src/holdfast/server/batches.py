@@ -103,6 +103,9 @@ class Batches:
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
             disappoint(observers)
             self._broken(error)
+            if isinstance(error, Deposed) and error.past:
+                # What came since is of another term, and goes on.
+                self.gather()
             return
         finally:
             self._task = None

@@ -131,7 +131,7 @@ class Http:
         if service.elsewhere is not None:
             return plain(503, service.elsewhere.text)
         answer = self._locks(user, parse_qs(url.query))
-        return answer if await service.batches.kept() else plain(503, "the disk is full")
+        return answer if await service.batches.kept() else plain(503, "it was not kept")
 
     def _readiness(self) -> Answer:
         """Whether it takes every kind of command now."""

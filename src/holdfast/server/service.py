@@ -125,6 +125,7 @@ class Service:
         self._use(Dictionary())
         self.waits.reconcile((), ())
         self.batches.abandon()
+        self.openers = Openers()
         self._allow()
 
     def _allow(self) -> None:

@@ -47,10 +47,13 @@ class StoreBroken(HoldfastError):
 
 
 class Deposed(HoldfastError):
-    """Another server leads by now, or may: answer nobody, and become a follower."""
+    """Another server leads by now, or may: answer nobody, and become a follower.
 
-    def __init__(self, address: str, problem: str) -> None:
-        self.address, self.problem = address, problem
+    `past`: it is about an earlier term of this server.
+    """
+
+    def __init__(self, address: str, problem: str, *, past: bool = False) -> None:
+        self.address, self.problem, self.past = address, problem, past
         super().__init__(f"{address}: {problem}; this server does not lead any more")
 
 

@@ -33,6 +33,11 @@ class SimulatedLink:
         self._heard = world.time
         cable.down.end = self
 
+    @property
+    def busy(self) -> bool:
+        """Whether replies are still to come."""
+        return bool(self._waiting)
+
     def send(self, packed: bytes) -> Exchange:
         """Send a request, whose answer will be in the exchange."""
         exchange = Exchange(self._world)

@@ -151,7 +151,10 @@ class EtcdAsyncioPort:
         connection = None
         while idle and connection is None:
             last = idle.pop()
-            connection = last if last.usable else None
+            if last.usable:
+                connection = last
+            else:
+                self._drop(last)
         if self._closed:
             raise CallFailed(CLOSED, "the client was closed", sent=False)
         if connection is None:

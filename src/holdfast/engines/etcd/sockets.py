@@ -208,9 +208,10 @@ class LoopConnection(asyncio.Protocol):
     async def open(cls, address: Address, target: str, loop: asyncio.AbstractEventLoop, limit: float) -> LoopConnection:
         """Connect; CallFailed if that cannot be done in time."""
         host, port = _split(target)
-        context = _context(address) if address.tls else None
         name = (address.server_name or host) if address.tls else None
         try:
+            # The files may be in the middle of being replaced.
+            context = _context(address) if address.tls else None
             _, made = await within(
                 limit,
                 loop.create_connection(

@@ -213,6 +213,7 @@ class Watcher:
                     return
                 events = None
             elif events:
-                watch.start = response.header.revision + 1
+                # What is caught up with comes in portions, under the header of today.
+                watch.start = events[-1].kv.mod_revision + 1
                 watch.spent = watch.deletes_only and not watch.end
         watch.hear(events)

@@ -171,10 +171,19 @@ class Wire:
             return self._token
 
     def _authenticate(self, limit: float) -> str:
+        """Sign in at whichever endpoint is there: the token is good at all of them."""
         request = message("AuthenticateRequest")(name=self.address.user, password=self.address.password)
-        endpoint = self.endpoints[self.current % len(self.endpoints)]
-        token: str = endpoint.exchange(AUTHENTICATE, request, "", limit).token
-        return token
+        first, count = self.current, len(self.endpoints)
+        for at in range(first, first + count):
+            try:
+                token: str = self.endpoints[at % count].exchange(AUTHENTICATE, request, "", limit).token
+            except CallFailed as error:
+                if error.code not in (UNAVAILABLE, DEADLINE_EXCEEDED) or at == first + count - 1:
+                    # Nothing of what the token was for was sent.
+                    raise CallFailed(error.code, error.details, sent=False) from error
+            else:
+                return token
+        raise AssertionError("there is an endpoint")
 
     def forget_token(self) -> None:
         """It ran out, or the server was started again: fetch another one."""
@@ -223,7 +232,9 @@ class Attempts:
             raise LeaseGone from error
         if code == FAILED_PRECONDITION and "lease already exists" in details:
             raise LeaseExists from error
-        if code == UNAUTHENTICATED and not self._renewed_login:
+        # The second is said when users or rights have changed since the token was given.
+        outdated = code == UNAUTHENTICATED or "auth store is old" in details
+        if outdated and not self._renewed_login:
             self._renewed_login = True
             self.wire.forget_token()
             return 0.0

@@ -84,6 +84,11 @@ class Line:
             raise Lost(f"{address}: {error}", sent=False) from error
         return found
 
+    @property
+    def busy(self) -> bool:
+        """Whether replies are still to come."""
+        return any(waiter.reply is PENDING for waiter in tuple(self._waiting))
+
     def call(self, packed: bytes, until: float) -> Any:
         """Send a command and return its reply, an error reply as a value; Lost if there is none in time."""
         waiter = Waiter()

@@ -34,6 +34,10 @@ class Link(Protocol):
     problem: str | None
     session: str | None
 
+    @property
+    def busy(self) -> bool:
+        """Whether replies are still to come."""
+
     def end(self, problem: str) -> None: ...
 
 
@@ -161,7 +165,11 @@ class Port:
         """What an error reply asks us to do before we try again; raises if trying again is of no use."""
         word, _, rest = str(error).partition(" ")
         if word != "HFLIMIT" and self.desk.route.follow(link.address, error):
-            link.end(str(error))
+            # Others have asked here too, and are told the same: that they were not heard of, not that it is unknown.
+            if self.link is link:
+                self.link = None
+            if not link.busy:
+                link.end(str(error))
         elif word == "HFDETACHED":
             link.session = None
         elif word == "HFINVALID" and not repeated:

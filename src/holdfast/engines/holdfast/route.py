@@ -39,14 +39,18 @@ class Route:
     durable: bool = True
     """Whether the server has to keep on disk what it answers."""
 
+    def __post_init__(self) -> None:
+        self._named = self.addresses
+        """Those of the URL. What a server tells is asked first, and forgotten when another one is told."""
+
     @property
     def replicated(self) -> bool:
         """Several servers are one only if they share their state."""
-        return len(self.addresses) > 1
+        return len(self._named) > 1
 
     def moved(self, address: Address) -> None:
         """That one leads: it is asked first from now on."""
-        self.addresses = (address, *(other for other in self.addresses if other != address))
+        self.addresses = (address, *(other for other in self._named if other != address))
 
     def failed(self, address: Address) -> None:
         """Ask the others first."""

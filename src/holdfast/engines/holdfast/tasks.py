@@ -28,6 +28,11 @@ class PushStream(Stream):
         """For whom it speaks."""
         self._hear, self._lost = hear, lost
 
+    @property
+    def busy(self) -> bool:
+        """Whether replies are still to come."""
+        return bool(self._waiting)
+
     def data_received(self, data: bytes) -> None:
         self._heard = clock.now()
         self._feed(data)

@@ -6,7 +6,7 @@ Those of a batch that was never finished count for nothing: nobody was answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast.server import codec
 from holdfast.server.codec import Batch, Untrusted
@@ -22,6 +22,16 @@ def split(blob: bytes) -> list[bytes]:
     return [*(MORE + piece for piece in pieces[:-1]), LAST + pieces[-1]]
 
 
+def joined(found: Iterable[bytes]) -> Iterator[bytes]:
+    """What was split, put together again."""
+    pieces: list[bytes] = []
+    for entry in found:
+        pieces.append(entry[1:])
+        if entry[:1] != MORE:
+            yield b"".join(pieces)
+            pieces = []
+
+
 class Joiner:
     """Puts batches together from the entries of the log, in order, and checks that none is missing or changed."""
 
@@ -29,6 +39,10 @@ class Joiner:
         self.number, self.chain = number, chain
         """The last entry of the last whole batch, and the checksum up to it."""
         self._pieces: list[bytes] = []
+
+    def forget_unfinished(self) -> None:
+        """The pieces of a batch that its leader did not live to finish are void."""
+        self._pieces = []
 
     @property
     def next(self) -> int:

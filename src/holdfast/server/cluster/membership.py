@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from holdfast.core.deadline import deadline
 from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.wire import LeaseExists, LeaseGone
+from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 from holdfast.server.cluster.keys import Keys
 from holdfast.server.cluster.wire import WITHIN, Etcd, read
@@ -50,6 +52,8 @@ class Membership:
         """0: there is none."""
         self.granted = float(ttl)
         self.deadline = 0.0
+        self._former = 0
+        """The lease that was had last: what hangs on it is in the way until it ends."""
 
     @property
     def alive(self) -> bool:
@@ -58,6 +62,9 @@ class Membership:
 
     async def begin(self) -> None:
         """A new lease, and the record under it."""
+        if self._former:
+            with suppress(EngineUnavailable):  # then it runs out by itself
+                await self.etcd.revoke(self._former, clock.now() + 1.0)
         lease, sent = secrets.randbits(62) + 1, clock.now()
         try:
             self.granted = float(await self.etcd.grant(lease, self.ttl, sent + WITHIN))
@@ -66,7 +73,12 @@ class Membership:
             self.granted = float((await self.etcd.keep_alive(lease, sent + WITHIN)).message.TTL)
         record = steps.put(self.keys.member(self.member.id), self.member.packed(), lease)
         await self.etcd.decide([], [record], until=clock.now() + WITHIN)
-        self.lease, self.deadline = lease, deadline(sent, self.granted)
+        self.lease = self._former = lease
+        self.deadline = deadline(sent, self.granted)
+
+    def lose(self) -> None:
+        """The lease is over, or may be."""
+        self.lease, self.deadline = 0, 0.0
 
     async def renew(self) -> None:
         """Keep the lease. LeaseGone if it is over.
@@ -74,13 +86,13 @@ class Membership:
         An etcd leader that was cut off does not know it yet, and goes on renewing leases that its successor lets run
         out. The look at our record goes through a majority: if it is of the same term, the renewal counts.
         """
-        own = self.keys.member(self.member.id)
+        own, lease = self.keys.member(self.member.id), self.lease
         while True:
             sent = clock.now()
             until = sent + min(WITHIN, self.granted / 3)
-            kept = await self.etcd.keep_alive(self.lease, until)
+            kept = await self.etcd.keep_alive(lease, until)
             found, term = await self._look(own)
-            if found is None or found.lease != self.lease:
+            if found is None or found.lease != lease or self.lease != lease:
                 raise LeaseGone
             if term == kept.term:
                 self.deadline = max(self.deadline, deadline(sent, float(kept.message.TTL)))
@@ -100,6 +112,7 @@ class Membership:
 
     async def end(self) -> None:
         """Let the lease go, and with it the record and the leadership."""
-        lease, self.lease, self.deadline = self.lease, 0, 0.0
+        lease = self.lease
+        self.lose()
         if lease:
             await self.etcd.revoke(lease, clock.now() + 1.0)

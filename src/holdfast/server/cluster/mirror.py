@@ -11,20 +11,23 @@ from holdfast.engines.etcd import steps
 from holdfast.runtime import clock
 from holdfast.server import codec, recovery
 from holdfast.server.cluster.entries import Joiner
+from holdfast.server.cluster.head import Head, read_head
 from holdfast.server.cluster.keys import Keys
-from holdfast.server.cluster.snapshot import Head, read_head, read_parts
-from holdfast.server.cluster.wire import Call, read, read_all
-from holdfast.server.codec import Batch, Record
+from holdfast.server.cluster.snapshot import fetch_parts, read_parts
+from holdfast.server.cluster.wire import WITHIN, Call, read, read_all
 from holdfast.server.window import Window
 
 
 class Mirror:
     """The table as of one entry of the log."""
 
-    def __init__(self, table: Dictionary, head: Head, joiner: Joiner, at: float, log_bytes: int) -> None:
-        self.table, self.head, self._joiner, self.at, self.log_bytes = table, head, joiner, at, log_bytes
+    def __init__(self, table: Dictionary, head: Head, head_revision: int, joiner: Joiner, at: float) -> None:
+        self.table, self.head, self.head_revision, self._joiner, self.at = table, head, head_revision, joiner, at
         self.heard = clock.now()
         """When the last batch came, on our own clock; its time on the table's is `at`."""
+        self._sizes: dict[int, int] = {}
+        """Bytes of each entry that is still in the log."""
+        self.log_bytes = 0
 
     @property
     def number(self) -> int:
@@ -48,12 +51,31 @@ class Mirror:
             for record in batch.records:
                 put(codec.change(record, table))
             self.at, self.heard = batch.at, clock.now()
+        self.weigh(number, entry)
+
+    def weigh(self, number: int, entry: bytes) -> None:
+        """It is in the log."""
+        self._sizes[number] = len(entry)
         self.log_bytes += len(entry)
 
-    def without_unfinished(self, keys: Keys) -> Any:
-        """What removes the pieces of a batch that its leader did not live to finish: here at once, and from etcd."""
-        self._joiner = Joiner(self._joiner.number, self._joiner.chain)
-        return steps.delete_range(*keys.logs_from(self.next))
+    def drop(self, number: int) -> None:
+        """It is in the log no more: a snapshot stands for it, or its batch was not finished."""
+        self.log_bytes -= self._sizes.pop(number, 0)
+
+    def forget_unfinished(self) -> None:
+        """The pieces of a batch that its leader did not live to finish are void."""
+        self._joiner.forget_unfinished()
+
+    async def clear_unfinished(self, call: Call, keys: Keys, mine: Any) -> None:
+        """Remove them from etcd, as long as `mine` (to be compared) holds.
+
+        Each by its revision: etcd may carry out a request late, when something else is in its place.
+        """
+        self.forget_unfinished()
+        for kv in [each async for each in read_all(call, *keys.logs_from(self.next))]:
+            removal = steps.step([mine, steps.unchanged(kv.key, kv.mod_revision)], [steps.delete(kv.key)])
+            await call(removal, clock.now() + WITHIN)
+            self.drop(keys.number(kv.key))
 
 
 async def load(call: Call, keys: Keys, threads: bool = True) -> tuple[Mirror | None, int]:
@@ -65,19 +87,22 @@ async def load(call: Call, keys: Keys, threads: bool = True) -> tuple[Mirror | N
     if kv is None:
         return None, revision
     head = read_head(kv.value)
-    portions = await read_parts(call, keys, head, revision)
-    joiner, batches, size = Joiner(head.number, head.chain), list[Batch](), 0
-    async for kv in read_all(call, *keys.logs_from(head.number + 1), revision):
-        batches += joiner.take(keys.number(kv.key), kv.value)
-        size += len(kv.value)
+    parts = await fetch_parts(call, keys, head, revision)
+    log = [each async for each in read_all(call, *keys.logs_from(head.number + 1), revision)]
+    found = [(keys.number(each.key), each.value) for each in log]
     # Parsing a large table takes seconds, in which the server has others to answer.
-    args = head.first_number, portions, batches
-    table = await asyncio.to_thread(_rebuilt, *args) if threads else _rebuilt(*args)
-    return Mirror(table, head, joiner, batches[-1].at if batches else head.at, size), revision
+    args = head, kv.mod_revision, parts, found
+    return (await asyncio.to_thread(_made, *args) if threads else _made(*args)), revision
 
 
-def _rebuilt(first_number: int, portions: Sequence[Sequence[Record]], batches: list[Batch]) -> Dictionary:
-    window = Window()
-    for batch in batches:
-        window.absorb(batch.records)
-    return recovery.rebuild(first_number, portions, window)
+def _made(head: Head, head_revision: int, parts: Sequence[bytes], log: list[tuple[int, bytes]]) -> Mirror:
+    window, joiner, at = Window(), Joiner(head.number, head.chain), head.at
+    for number, entry in log:
+        for batch in joiner.take(number, entry):
+            window.absorb(batch.records)
+            at = batch.at
+    table = recovery.rebuild(head.first_number, read_parts(parts, head), window)
+    mirror = Mirror(table, head, head_revision, joiner, at)
+    for number, entry in log:
+        mirror.weigh(number, entry)
+    return mirror

@@ -19,9 +19,9 @@ from holdfast.engines.etcd.wire import LeaseGone
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 from holdfast.server.cluster.entries import Joiner
+from holdfast.server.cluster.head import Head, read_head, write_head
 from holdfast.server.cluster.membership import Member, Membership, unpacked
 from holdfast.server.cluster.mirror import Mirror, load
-from holdfast.server.cluster.snapshot import Head, read_head
 from holdfast.server.cluster.status import status
 from holdfast.server.cluster.store import ClusterStore
 from holdfast.server.cluster.wire import read, read_all
@@ -53,6 +53,9 @@ class Node:
         self._news: list[Any] = []
         """Events that the watch has brought, not taken yet."""
         self._missed = False
+        self._ending = False
+        self._asked: asyncio.Task[bytes] | None = None
+        """The last look for HF.CLUSTER: many who ask at once share one."""
         self._watches = 0
         """How many there were: what an earlier one brings comes too late."""
         self._wake = asyncio.Event()
@@ -72,20 +75,24 @@ class Node:
 
     async def status(self) -> bytes:
         """What HF.CLUSTER answers."""
-        return await status(self)
+        if self._asked is None or self._asked.done():
+            self._asked = self._loop.create_task(status(self))
+        return await asyncio.shield(self._asked)
 
     async def run(self) -> None:
         """For as long as the server runs. StoreRefused if what is in etcd cannot be used."""
-        while True:
+        while not self._ending:
             try:
                 await self._join()
                 term = await self._follow()
                 await self._lead(term)
             except LeaseGone:
-                log.warning("the lease ran out")
+                if not self._ending:
+                    log.warning("the lease ran out")
+                self.membership.lose()
                 self._forget()
             except EngineUnavailable as error:
-                log.warning("etcd is out of reach", extra={"problem": error.problem})
+                log.warning("etcd is of no use", extra={"problem": error.problem})
                 self._forget()
                 await asyncio.sleep(PAUSE)
             except TooNew as error:
@@ -105,6 +112,10 @@ class Node:
     async def _join(self) -> None:
         """Have a lease, and somebody who renews it."""
         if not self.membership.alive or not self.membership.lease:
+            if self._renewing is not None:
+                # It may be in the middle of renewing the former one.
+                self._renewing.cancel()
+                await asyncio.wait([self._renewing])
             await self.membership.begin()
         if self._renewing is None or self._renewing.done():
             self._renewing = self._loop.create_task(self._renew())
@@ -117,11 +128,11 @@ class Node:
             try:
                 await membership.renew()
             except LeaseGone:
-                membership.deadline = 0.0
+                membership.lose()
             except EngineUnavailable as error:
                 log.warning("the lease was not renewed", extra={"problem": error.problem})
             if not membership.alive:
-                membership.lease = 0
+                membership.lose()
                 self.deposed(Deposed(self.store.address, "its lease ran out"))
                 self._wake.set()
                 return
@@ -138,7 +149,10 @@ class Node:
                 term = await self._campaign()
                 if term:
                     return term
-            await self._wake.wait()
+            try:
+                await asyncio.wait_for(self._wake.wait(), self.membership.granted)
+            except TimeoutError:
+                await self._look_around()
             await asyncio.sleep(GATHER if self.leader is not None and not self._leader_gone() else 0)
             self._wake.clear()
             news, self._news = self._news, []
@@ -146,6 +160,15 @@ class Node:
                 await self._load()
             else:
                 self._take(news)
+
+    async def _look_around(self) -> None:
+        """Nothing was heard for a lease: see whether that is because nothing happened."""
+        kv, _ = await read(self.etcd.call, self.keys.leader)
+        self._meet(kv)
+        unheard = None
+        if self.mirror is not None:
+            unheard, _ = await read(self.etcd.call, self.keys.log(self.mirror.next))
+        self._missed = self._missed or (unheard is not None and not self._news)
 
     def _leader_gone(self) -> bool:
         return any(event.type == DELETED and event.kv.key == self.keys.leader for event in self._news)
@@ -186,7 +209,8 @@ class Node:
             if key == self.keys.leader:
                 self._meet(None if event.type == DELETED else event.kv)
             elif event.type == DELETED:
-                continue  # a snapshot stands for it, or it was never finished
+                if self.mirror is not None:
+                    self.mirror.drop(self.keys.number(key))
             elif not self._missed:
                 self._missed = not self._follows(self.keys.number(key), event.kv.value)
         if self._missed:
@@ -208,9 +232,8 @@ class Node:
 
     def _meet(self, leader: Any | None) -> None:
         """Remember who leads: the leader's key. One of our own, that we lead by no more, is nobody's."""
-        if leader is not None and leader.lease == self.membership.lease:
-            leader = None
-        self.leader = None if leader is None else unpacked(leader.value)
+        found = None if leader is None else unpacked(leader.value)
+        self.leader = None if found is None or found["id"] == self.member.id else found
         self.service.redirect(None if self.leader is None else self.leader["advertise"])
 
     # Standing for election
@@ -237,35 +260,31 @@ class Node:
 
     async def _prepare(self, term: int) -> Mirror:
         """All that was ever answered, and nothing that was not."""
-        mine = steps.created_at(self.keys.leader, term)
-        head, _ = await read(self.etcd.call, self.keys.head)
-        if head is None:
+        kv, _ = await read(self.etcd.call, self.keys.head)
+        if kv is None:
             first = Head(first_number=int(time.time() * 1_000_000))
-            await self.etcd.decide([mine, steps.absent(self.keys.head)], [steps.put(self.keys.head, first.packed())])
-            mirror: Mirror | None = Mirror(Dictionary(first.first_number), first, Joiner(0, 0), 0.0, 0)
-        else:
-            mirror = await self._catch_up(read_head(head.value))
-            if mirror is None:
-                mirror, _ = await load(self.etcd.call, self.keys)
+            revision = await write_head(self.etcd.call, self.keys, term, 0, first)
+            if revision is None:
+                raise LeaseGone
+            return Mirror(Dictionary(first.first_number), first, revision, Joiner(0, 0), 0.0)
+        mirror = await self._catch_up(read_head(kv.value), kv.mod_revision)
+        if mirror is None:
+            mirror, _ = await load(self.etcd.call, self.keys)
         assert mirror is not None, "there is a head"
-        orphans = [
-            steps.delete_range(self.keys.snapshots, self.keys.snapshot(mirror.head.number)),
-            steps.delete_range(end_of(self.keys.snapshot(mirror.head.number)), end_of(self.keys.snapshots)),
-        ]
-        answer = await self.etcd.decide([mine], [mirror.without_unfinished(self.keys), *orphans])
-        if not answer.message.succeeded:
-            raise LeaseGone
+        await mirror.clear_unfinished(self.etcd.call, self.keys, steps.created_at(self.keys.leader, term))
         return mirror
 
-    async def _catch_up(self, head: Head) -> Mirror | None:
+    async def _catch_up(self, head: Head, revision: int) -> Mirror | None:
         """The mirror with the rest of the log: nobody else writes now. None if it is too far behind."""
         mirror = self.mirror
         if mirror is None or head.number > mirror.number:
             return None
+        # What was not finished may have been cleared away by one who led meanwhile, with something else in its place.
+        mirror.forget_unfinished()
         async for kv in read_all(self.etcd.call, *self.keys.logs_from(mirror.next)):
             if not self._follows(self.keys.number(kv.key), kv.value):
                 return None
-        mirror.head = head
+        mirror.head, mirror.head_revision = head, revision
         return mirror
 
     # Leading
@@ -275,6 +294,8 @@ class Node:
         began = clock.now()
         self._look_away()
         mirror, self.mirror = await self._prepare(term), None
+        if not self.membership.lease or self._ending:
+            raise LeaseGone
         self._over = self._loop.create_future()
         self.store.take_over(mirror, term, self.membership)
         self.service.begin()
@@ -286,7 +307,7 @@ class Node:
 
     def deposed(self, error: Deposed) -> None:
         """Lead no more: answer nobody, and forget what may not have been kept."""
-        if not self.store.leads:
+        if not self.store.leads or error.past:
             return
         log.warning("deposed", extra={"problem": error.problem})
         self.leader = None
@@ -297,9 +318,12 @@ class Node:
 
     async def resign(self) -> None:
         """Leave in order: what hangs on the lease goes with it, and another one leads at once."""
+        self._ending = True
         if self._renewing is not None:
             self._renewing.cancel()
         self._watcher.unwatch_all()
+        # Nothing is granted here any more: those who still ask are told to ask elsewhere.
+        self.store.give_up()
         try:
             await self.membership.end()
         except EngineUnavailable as error:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -15,45 +14,16 @@ from holdfast.core.table.changes import Change
 from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.keys import end_of
 from holdfast.server import codec
+from holdfast.server.cluster import entries
+from holdfast.server.cluster.head import Head, write_head
 from holdfast.server.cluster.keys import Keys
 from holdfast.server.cluster.wire import Call, Etcd, read_all
-from holdfast.server.codec import Record, TooNew, Untrusted
+from holdfast.server.codec import Record, Untrusted
 
-FORMAT = 1
-RECORDS = 500
+RECORDS = 100
 """How many records are encoded before others have their turn."""
 PART = 1 << 20
-"""Bytes of a part before it is compressed; a cell more does no harm."""
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What a load begins with."""
-
-    first_number: int
-    """Where tokens began."""
-    number: int = 0
-    """The last entry of the log that is in the snapshot; its parts are kept under this number."""
-    chain: int = 0
-    """The checksum of the log up to there."""
-    at: float = 0.0
-    """The table's time then."""
-    parts: int = 0
-    sum: int = 0
-    """The checksum of all parts."""
-    size: int = 0
-    """Bytes of all parts."""
-
-    def packed(self) -> bytes:
-        return json.dumps({"format": FORMAT} | asdict(self)).encode()
-
-
-def read_head(value: bytes) -> Head:
-    """The head that was written; TooNew if a later Holdfast did."""
-    found = json.loads(value)
-    if found["format"] > FORMAT:
-        raise TooNew(found["format"])
-    return Head(**{name: found[name] for name in Head.__slots__ if name in found})
+"""Bytes that are compressed together; a cell more does no harm."""
 
 
 def copied(table: Dictionary) -> Iterator[Change]:
@@ -66,21 +36,23 @@ def copied(table: Dictionary) -> Iterator[Change]:
     return codec.whole(copy)
 
 
-async def read_parts(call: Call, keys: Keys, head: Head, revision: int) -> list[Sequence[Record]]:
+async def fetch_parts(call: Call, keys: Keys, head: Head, revision: int) -> list[bytes]:
+    """The parts of a snapshot, as they are in etcd."""
+    start = keys.snapshot(head.number)
+    return [kv.value async for kv in read_all(call, start, end_of(start), revision, page=4)] if head.parts else []
+
+
+def read_parts(found: Sequence[bytes], head: Head) -> Iterator[Sequence[Record]]:
     """The records of a snapshot, checked."""
-    found: list[Sequence[Record]] = []
-    if not head.parts:
-        return found
-    start, chain = keys.snapshot(head.number), 0
-    async for kv in read_all(call, start, end_of(start), revision):
+    chain = 0
+    for part in entries.joined(found):
         try:
-            body, chain = codec.unseal(zlib.decompress(kv.value), chain)
+            body, chain = codec.unseal(zlib.decompress(part), chain)
         except zlib.error as error:
             raise Untrusted(f"a part of its snapshot cannot be read ({error})") from error
-        found.append(codec.parse(body))
+        yield codec.parse(body)
     if (len(found), chain) != (head.parts, head.sum):
         raise Untrusted(f"its snapshot has {len(found)} parts, or others than the {head.parts} that were written")
-    return found
 
 
 def parts(changes: Iterator[Change]) -> Iterator[bytes | None]:
@@ -105,32 +77,39 @@ class Snapshot:
     def __init__(self, etcd: Etcd, keys: Keys, changes: Iterator[Change], head: Head) -> None:
         self._etcd, self._keys, self._changes, self.head = etcd, keys, changes, head
 
-    async def write(self, mine: Any) -> tuple[Head, int] | None:
-        """Write it, and let the log go that it stands for, as long as `mine` (to be compared) holds.
+    async def write(self, term: int, seen: int) -> tuple[Head, int] | None:
+        """Write it, and let the log go that it stands for, in place of the head of revision `seen`.
 
-        The new head and the revision of that step; None if `mine` did not hold.
+        The new head and its revision; None if that term is over.
         """
-        keys, number = self._keys, self.head.number
+        keys, number, call = self._keys, self.head.number, self._etcd.call
+        mine = steps.created_at(keys.leader, term)
         count = chain = size = 0
         for body in parts(self._changes):
             await asyncio.sleep(0)
             if body is None:
                 continue
             sealed, chain = codec.seal(body, chain)
-            part = zlib.compress(sealed, 1)
-            answer = await self._etcd.decide([mine], [steps.put(keys.part(number, count), part)])
-            if not answer.message.succeeded:
-                return None
-            count, size = count + 1, size + len(part)
-        head = Head(self.head.first_number, number, self.head.chain, self.head.at, count, chain, size)
-        snapshots = keys.snapshots
-        answer = await self._etcd.decide(
-            [mine],
-            [
-                steps.put(keys.head, head.packed()),
-                steps.delete_range(*keys.logs_upto(number)),
-                steps.delete_range(snapshots, keys.snapshot(number)),
-                steps.delete_range(end_of(keys.snapshot(number)), end_of(snapshots)),
-            ],
-        )
-        return (head, answer.revision) if answer.message.succeeded else None
+            for part in entries.split(zlib.compress(sealed, 1)):
+                answer = await self._etcd.decide([mine], [steps.put(keys.part(number, count), part)])
+                if not answer.message.succeeded:
+                    return None
+                count, size = count + 1, size + len(part)
+        head = replace(self.head, parts=count, sum=chain, size=size)
+        also = [steps.delete_range(*keys.logs_upto(number)), *others(keys, number)]
+        revision = await write_head(call, keys, term, seen, head, also)
+        return None if revision is None else (head, revision)
+
+    async def clear(self, term: int) -> None:
+        """Remove what was written of it: it will not be finished."""
+        start = self._keys.snapshot(self.head.number)
+        mine = steps.created_at(self._keys.leader, term)
+        await self._etcd.decide([mine], [steps.delete_range(start, end_of(start))])
+
+
+def others(keys: Keys, number: int) -> list[Any]:
+    """What removes every snapshot but this one."""
+    return [
+        steps.delete_range(keys.snapshots, keys.snapshot(number)),
+        steps.delete_range(end_of(keys.snapshot(number)), end_of(keys.snapshots)),
+    ]

@@ -12,8 +12,9 @@ from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.wire import STATUS, Endpoint
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
+from holdfast.server.cluster.head import Head, read_head
 from holdfast.server.cluster.membership import unpacked
-from holdfast.server.cluster.wire import read_all
+from holdfast.server.cluster.wire import read, read_all
 
 if TYPE_CHECKING:
     from holdfast.server.cluster.node import Node
@@ -26,9 +27,8 @@ async def status(node: Node) -> bytes:
     """The reply to HF.CLUSTER."""
     store, mirror = node.store, node.mirror
     table = node.service.table if mirror is None else mirror.table
-    head = store.head if mirror is None else mirror.head
     number = node.number
-    members, etcd = await asyncio.gather(_members(node), _etcd(node))
+    head, members, etcd = await asyncio.gather(_head(node), _members(node), _etcd(node))
     leader = node.leader
     found = {
         "id": node.member.id,
@@ -39,7 +39,7 @@ async def status(node: Node) -> bytes:
         "lease": {"ttl": node.membership.granted, "remaining": max(0.0, node.membership.deadline - clock.now())},
         "etcd": etcd,
         "log": {
-            "batches": number - head.number,
+            "batches": max(0, number - head.number),
             "bytes": store.figures().log_bytes if mirror is None else mirror.log_bytes,
         },
         "snapshot": {"number": head.number, "parts": head.parts, "bytes": head.size},
@@ -48,6 +48,18 @@ async def status(node: Node) -> bytes:
         "claims": len(table.rows),
     }
     return json.dumps(found).encode()
+
+
+async def _head(node: Node) -> Head:
+    """What the last snapshot is: the leader knows, others look."""
+    known = node.store.head if node.mirror is None else node.mirror.head
+    if node.store.leads:
+        return known
+    try:
+        kv, _ = await read(node.etcd.call, node.keys.head)
+    except EngineUnavailable:
+        return known
+    return known if kv is None else read_head(kv.value)
 
 
 async def _members(node: Node) -> list[dict[str, Any]]:

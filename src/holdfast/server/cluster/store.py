@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from holdfast.core.table import Dictionary
@@ -23,10 +24,11 @@ from holdfast.runtime import clock
 from holdfast.runtime.blocking import run
 from holdfast.server import codec, recovery
 from holdfast.server.cluster import entries
+from holdfast.server.cluster.head import Head
 from holdfast.server.cluster.keys import DEFAULT_NAME, Keys
 from holdfast.server.cluster.membership import Membership
 from holdfast.server.cluster.mirror import Mirror, load
-from holdfast.server.cluster.snapshot import Head, Snapshot, copied
+from holdfast.server.cluster.snapshot import Snapshot, copied
 from holdfast.server.cluster.wire import Etcd, read
 from holdfast.server.options import whole
 from holdfast.server.store import Deposed, Figures, StoreFull
@@ -37,6 +39,8 @@ SHORTEST_LEASE = 5
 LEASES_A_TTL = 3
 LOG_KIB = 4096
 """How much log there is before a snapshot is made."""
+SNAPSHOT_AGAIN = 10.0
+"""Seconds before a snapshot is tried again that could not be made."""
 FULL_FOR = 1.0
 """Seconds before a full etcd is asked again to take something new."""
 
@@ -59,12 +63,12 @@ class ClusterStore:
         self._mirror: Mirror | None = None
         """The table that the next `load` gives, made by tailing the log."""
         self.table: Dictionary | None = None
-        self.head = Head(0)
+        self.head, self._head_revision = Head(0), 0
         self._number = self._chain = self._log_bytes = 0
         self._at, self._offset = 0.0, float("-inf")
         self._owed: list[codec.Record] = []
         """What the takeover gave sessions and counters, to be kept with the first batch."""
-        self._full_until = 0.0
+        self._full_until = self._snapshot_after = 0.0
         self._snapshot: asyncio.Task[None] | None = None
         self._compact_to = 0
         self._batches = self._changes = self._bytes = 0
@@ -98,6 +102,8 @@ class ClusterStore:
     def take_over(self, mirror: Mirror, term: int, membership: Membership) -> None:
         """Lead from now on, with the table of this mirror."""
         self._mirror, self.term, self.membership = mirror, term, membership
+        # Time went on elsewhere: what was counted here in an earlier term does not count.
+        self._offset = float("-inf")
 
     def give_up(self) -> None:
         """Another one leads, or may lead."""
@@ -119,14 +125,9 @@ class ClusterStore:
             # Something was not kept: there is no other copy of what was before.
             mirror = run(self._load_again())
         table = self.table = mirror.table
-        self.head, self._number, self._chain, self._log_bytes = (
-            mirror.head,
-            mirror.number,
-            mirror.chain,
-            mirror.log_bytes,
-        )
-        self._at = mirror.at
-        # Time went on since the last batch came, and never goes back, here or elsewhere.
+        self.head, self._head_revision, self._log_bytes = mirror.head, mirror.head_revision, mirror.log_bytes
+        self._number, self._chain, self._at = mirror.number, mirror.chain, mirror.at
+        # Time went on since the last batch came, and never goes back.
         self._offset = max(self._offset, mirror.at - mirror.heard)
         # A backup of etcd may have been restored, and others have had tokens since: the time of day is ahead of them.
         raised = recovery.raise_counters(table, int(time.time() * 1_000_000))
@@ -135,10 +136,12 @@ class ClusterStore:
 
     async def _load_again(self) -> Mirror:
         call = self.etcd.call_blocking
+        if not self.term:
+            raise Deposed(self.address, "that term is over", past=True)
         try:
             mirror, _ = await load(call, self.keys, threads=False)
             assert mirror is not None, "whoever leads has written a head"
-            await call(steps.step([self.mine()], [mirror.without_unfinished(self.keys)]))
+            await mirror.clear_unfinished(call, self.keys, self.mine())
         except EngineUnavailable as error:
             raise Deposed(self.address, f"etcd is out of reach ({error.problem})") from error
         return mirror
@@ -151,6 +154,9 @@ class ClusterStore:
 
     async def keep(self, changes: Sequence[Change]) -> None:
         """Return when a majority of etcd has the batch."""
+        term = self.term
+        if not term:
+            raise Deposed(self.address, "that term is over", past=True)
         records, self._owed = [*self._owed, *codec.records(changes)], []
         self._at = self.now()
         pieces, number = [b""], self._number
@@ -161,11 +167,9 @@ class ClusterStore:
             pieces = entries.split(blob)
         self._chain = chain
         began = clock.now()
-        copy = None
-        if self._log_bytes >= max(self._log_most, self.head.size) and self._snapshot is None and self.table is not None:
-            # Now the table is what this batch makes of it, and nothing else.
-            copy = copied(self.table)
-        term = self.term
+        due = self._log_bytes >= max(self._log_most, self.head.size) and began >= self._snapshot_after
+        # Now the table is what this batch makes of it, and nothing else.
+        copy = copied(self.table) if due and self._snapshot is None and self.table is not None else None
         for piece in pieces:
             await self._append(self._number + 1, piece, term)
             self._number += 1
@@ -173,7 +177,7 @@ class ClusterStore:
         if copy is not None:
             head = Head(self.head.first_number, self._number, self._chain, self._at)
             writing = Snapshot(self.etcd, self.keys, copy, head)
-            self._snapshot = asyncio.get_running_loop().create_task(self._write(writing))
+            self._snapshot = asyncio.get_running_loop().create_task(self._write(writing, term))
 
     async def _append(self, number: int, entry: bytes, term: int) -> None:
         """Write one entry of the log, as often as it takes: it is there once. Deposed if that term is over."""
@@ -190,6 +194,7 @@ class ClusterStore:
             except EngineUnavailable as error:
                 self._still(term)
                 if "space" in error.problem and not await self._is_there(key, entry):
+                    self._still(term)
                     self._full_until = clock.now() + FULL_FOR
                     raise StoreFull(self.address, error.problem) from error
                 if not membership.alive:
@@ -201,7 +206,7 @@ class ClusterStore:
                 return
             found, leader = (list(steps.kvs(each)) for each in answer.message.responses)
             if not found or found[0].value != entry:
-                raise Deposed(self.address, "another server leads")
+                raise Deposed(self.address, "another server leads, or has led")
             # An earlier try of the same call.
             if not leader or leader[0].create_revision != term:
                 raise Deposed(self.address, "another server leads, with all that was answered here")
@@ -210,7 +215,7 @@ class ClusterStore:
     def _still(self, term: int) -> None:
         """Something else may have happened while etcd was asked."""
         if self.term != term:
-            raise Deposed(self.address, "that term is over")
+            raise Deposed(self.address, "that term is over", past=True)
 
     async def _is_there(self, key: bytes, entry: bytes) -> bool:
         """Whether an earlier try has written it."""
@@ -230,27 +235,28 @@ class ClusterStore:
 
     # The snapshot
 
-    async def _write(self, snapshot: Snapshot) -> None:
+    async def _write(self, snapshot: Snapshot, term: int) -> None:
         """Write a snapshot, and let go of what it stands for."""
         before = self._log_bytes
         try:
-            written = await snapshot.write(self.mine())
-        except EngineUnavailable as error:
-            log.warning("no snapshot was made", extra={"problem": str(error)})
-            return
+            written = await snapshot.write(term, self._head_revision)
         except asyncio.CancelledError:
             return
         except Exception as error:
-            log.exception("no snapshot was made", exc_info=error)
+            log.warning("no snapshot was made", extra={"problem": str(error)}, exc_info=error)
+            self._snapshot_after = clock.now() + SNAPSHOT_AGAIN
+            with suppress(EngineUnavailable):  # the next one that succeeds removes it too
+                await snapshot.clear(term)
             return
         finally:
-            self._snapshot = None
-        if written is None:
+            if self.term == term:
+                self._snapshot = None
+        if written is None or self.term != term:
             return
-        self.head, revision = written
+        self.head, self._head_revision = written
         self._log_bytes = max(0, self._log_bytes - before)
         log.info("snapshot", extra={"number": self.head.number, "parts": self.head.parts, "bytes": self.head.size})
-        await self._compact(revision)
+        await self._compact(self._head_revision)
 
     async def _compact(self, revision: int) -> None:
         """Let etcd forget the history before the snapshot before: followers had all that time to read it."""

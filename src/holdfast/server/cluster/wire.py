@@ -28,7 +28,7 @@ Call = Callable[[Request, float], Awaitable[Answer]]
 WITHIN = 5.0
 """Seconds for a call that nobody's lease depends on: long enough for etcd to elect a leader."""
 PAGE = 64
-"""How many values are read at once."""
+"""How many values are read at once, unless they are large: a call has a second."""
 
 
 class Etcd:
@@ -94,11 +94,11 @@ async def read(call: Call, key: bytes) -> tuple[Any | None, int]:
     return (found[0] if found else None), answer.revision
 
 
-async def read_all(call: Call, start: bytes, end: bytes, revision: int = 0) -> AsyncIterator[Any]:
+async def read_all(call: Call, start: bytes, end: bytes, revision: int = 0, page: int = PAGE) -> AsyncIterator[Any]:
     """Every key of a range, in order, as of a revision."""
     more = True
     while more:
-        asked = message("RangeRequest")(key=start, range_end=end, limit=PAGE, revision=revision)
+        asked = message("RangeRequest")(key=start, range_end=end, limit=page, revision=revision)
         answer = await call(Request(RANGE, asked), clock.now() + WITHIN)
         for kv in answer.message.kvs:
             yield kv
