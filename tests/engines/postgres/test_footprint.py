@@ -38,7 +38,7 @@ async def test_a_thousand_waiters_of_one_process_share_three_connections(
 ) -> None:
     async with aio.connect(f"{url}&application_name={schema}", ttl=60) as locks:
         locks._core.call_limit = 60.0  # on a busy machine a line of a thousand takes longer than one request may
-        await locks.lock("k").acquire()
+        held = await locks.lock("k").acquire()
         waiters: list[asyncio.Task[aio.Grant]] = []
         async with asyncio.timeout(100):
             while len(waiters) < 1000:
@@ -47,6 +47,7 @@ async def test_a_thousand_waiters_of_one_process_share_three_connections(
                 await soon(functools.partial(stand, database, schema, waiters))
 
         assert count(database, f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{schema}'") <= 3
+        assert held.valid
     # All of them end with their client: to leave one by one takes longer than to come.
     ended = await asyncio.gather(*waiters, return_exceptions=True)
     assert all(isinstance(each, holdfast.HoldfastError) for each in ended)

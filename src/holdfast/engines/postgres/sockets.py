@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import select
 import threading
+import time
 from collections import deque
 from typing import Protocol
 
@@ -82,7 +83,7 @@ class ThreadSockets:
         return bool(poll.poll(max(0.0, until - clock.now()) * 1000))
 
     async def pause(self, seconds: float) -> None:
-        threading.Event().wait(seconds)
+        time.sleep(seconds)
 
     def turns(self, number: int) -> ThreadTurns:
         return ThreadTurns(number)
