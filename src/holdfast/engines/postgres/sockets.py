@@ -83,7 +83,7 @@ class ThreadSockets:
         return bool(poll.poll(max(0.0, until - clock.now()) * 1000))
 
     async def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
+        time.sleep(seconds)  # noqa: ASYNC251 - it blocks its thread, like everything here
 
     def turns(self, number: int) -> ThreadTurns:
         return ThreadTurns(number)
