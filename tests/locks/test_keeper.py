@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import holdfast
 from holdfast.core.table import rows
 from holdfast.core.table.commands import SessionOver
@@ -45,6 +47,28 @@ def test_without_a_session_a_notice_does_not_keep_the_keeper_busy() -> None:
         threading.Event().wait(0.5)
 
         assert time.process_time() - used < 0.25
+
+
+def test_claims_that_queue_do_not_each_wake_the_keeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.connect("memory://crowd") as locks:
+        locks.lock("k").acquire().release()
+        keeper = locks._core.start_keeper()
+        rung: list[None] = []
+        ring = keeper.verbs.bell.set
+
+        def count() -> None:
+            rung.append(None)
+            ring()
+
+        monkeypatch.setattr(keeper.verbs.bell, "set", count)
+        locks._core.waiting.add("somebody")
+        keeper._calm = 0.8
+        for _ in range(500):
+            keeper.sweep_soon()
+            time.sleep(0.0002)  # the keeper has its turn
+
+        assert 1 <= len(rung) < 250
+        locks._core.waiting.clear()
 
 
 def test_a_short_lived_neighbour_does_not_keep_a_waiter_busy(tmp_path: Path) -> None:
