@@ -283,7 +283,7 @@ async def test_a_wait_whose_grant_was_not_kept_still_ends(inside: Inside, store:
 
 
 async def test_a_wait_whose_end_was_not_kept_ends_a_moment_later(inside: Inside, store: GatedStore) -> None:
-    await in_line(inside, store, 1)
+    await in_line(inside, store, 500)
     deadline = inside.loop.time() + 20
     while not store.gates and inside.loop.time() < deadline:
         await inside.turn()
