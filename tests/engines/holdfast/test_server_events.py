@@ -17,7 +17,7 @@ from tests.servers.process import wait_until
 
 async def test_a_killed_server_that_comes_back_knows_its_holder_and_its_line(server: LockServer, stage: Stage) -> None:
     # A start may take long on a busy machine: the holder has to outlive it.
-    locks, rival = await stage.client(ttl=60.0), await stage.client(ttl=60.0, app="rival")
+    locks, rival = await stage.client(ttl=20.0), await stage.client(ttl=20.0, app="rival")
     held = await locks.lock("k").acquire()
     waiting = await stage.queued(locks, "k", rival.lock("k").acquire())
     server.kill()
@@ -76,7 +76,7 @@ async def test_what_was_never_sent_was_not_done(server: LockServer, stage: Stage
 
 
 async def test_a_watch_goes_on_after_a_restart(server: LockServer, stage: Stage) -> None:
-    locks, rival = await stage.client(ttl=60.0), await stage.client(ttl=60.0, app="rival")
+    locks, rival = await stage.client(ttl=20.0), await stage.client(ttl=20.0, app="rival")
     witness = await Witness.begin(stage, locks)
     held = await rival.lock("a").acquire()
     server.kill()

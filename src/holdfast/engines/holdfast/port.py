@@ -84,34 +84,43 @@ class Port:
 
     async def call(self, command: cmd.Command, until: float) -> Any:
         """The reply; EngineUnavailable says whether the command may have been carried out."""
-        desk, kind = self.desk, type(command)
-        if self._claims is not None and kind in CLAIMS:
+        if self._claims is not None and type(command) in CLAIMS:
             return await self._claims(command, until)
-        if kind is cmd.Sweep:
+        desk = self.desk
+        if isinstance(command, cmd.Enter):
+            desk.expected.add(command.claim.id)
+            request = words.encode(command)
+            found = request.decode((await self._carry(request, until))[0])
+            if type(found) not in STANDS:
+                desk.forget(command.claim.id)
+            return found
+        if isinstance(command, ENDS):
+            request = words.encode(command)
+            reply, repeated = await self._carry(request, until)
+            found = request.decode(reply)
+            desk.forget(command.claim.id)
+            return cmd.Done() if repeated and request.released and words.was_done_before(found) else found
+        return await self._call(command, until)
+
+    async def _call(self, command: cmd.Command, until: float) -> Any:
+        """The same for all that neither takes nor gives back."""
+        if isinstance(command, cmd.Sweep):
             return cmd.Done()  # the server clears away the dead by itself
         if isinstance(command, cmd.List):
             return await self._list(command, until)
-        if isinstance(command, cmd.Enter):
-            desk.expected.add(command.claim.id)
-        elif isinstance(command, cmd.Look):
-            handed = desk.handed.pop(command.claim.id, None)
+        if isinstance(command, cmd.Look):
+            handed = self.desk.handed.pop(command.claim.id, None)
             if handed is not None:
                 # It lives no longer than our own last heartbeat, and the session's deadline counts from that:
                 # there is nothing to confirm.
                 return handed
         if isinstance(command, cmd.Open):
-            request = words.opening(command, desk.secret(command.session.id), self.role)
+            request = words.opening(command, self.desk.secret(command.session.id), self.role)
         else:
             request = words.encode(command)
-        reply, repeated = await self._carry(request, until)
-        found = request.decode(reply)
-        if repeated and request.released and words.was_done_before(found):
-            found = cmd.Done()
-        if isinstance(command, cmd.Open):
-            if isinstance(found, cmd.Opened) and self.link is not None:
-                self.link.session = command.session.id
-        elif isinstance(command, ENDS) or (isinstance(command, cmd.Enter) and type(found) not in STANDS):
-            desk.forget(command.claim.id)
+        found = request.decode((await self._carry(request, until))[0])
+        if isinstance(command, cmd.Open) and isinstance(found, cmd.Opened) and self.link is not None:
+            self.link.session = command.session.id
         return found
 
     async def _list(self, command: cmd.List, until: float) -> tuple[LockInfo, ...]:
