@@ -1,4 +1,4 @@
-"""A leader that is told to end gives the lead away: nobody notices."""
+"""A leader that is told to end gives the lead away, and one that is killed is missed for a while: no client fails."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from holdfast.verify.servers.lock_cluster import LockCluster
 from holdfast.verify.servers.process import wait_until
 from tests.cluster.line import Line
 
+LEASE = 7
+"""Seconds: a request that is asked when the leader is killed waits for longer than on other engines."""
 TTL = 30.0
 WORKERS = 4
 WITHIN = 120.0
@@ -21,9 +23,9 @@ WITHIN = 120.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LockCluster]:
-    """The lease is the one that users have: a hand-over that waited for its end would be seen."""
+    """The lease is one that users have: a hand-over that waited for its end would be seen."""
     etcd = EtcdCluster(binary=newer_etcd())
-    with etcd, LockCluster(etcd=etcd) as cluster:
+    with etcd, LockCluster(etcd=etcd, lease=LEASE) as cluster:
         yield cluster
 
 
@@ -95,6 +97,21 @@ def test_a_leader_that_is_told_to_end_hands_over_without_a_failed_request(cluste
             crew.go_on()
             assert line.problems() == []
             assert cluster.leader() is not leader
+        finally:
+            leader.start()
+    assert crew.problems == []
+    assert crew.tokens == sorted(set(crew.tokens))
+
+
+def test_a_leader_that_is_killed_costs_a_pause_and_no_error(cluster: LockCluster) -> None:
+    leader = cluster.leader()
+    with Crew(cluster.url) as crew, ExitStack() as open_:
+        clients = [open_.enter_context(holdfast.connect(cluster.url, ttl=TTL)) for _ in range(3)]
+        line = Line(clients, "line", length=6)
+        leader.kill()
+        try:
+            crew.go_on()
+            assert line.problems() == []
         finally:
             leader.start()
     assert crew.problems == []

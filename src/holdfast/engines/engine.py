@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from holdfast.core.table.commands import (
     BreakUnderWay,
@@ -96,6 +96,18 @@ class Verbs(Protocol):
     async def unwatch(self, session: str, id_: str, until: float) -> Done: ...
 
     async def raise_tokens(self, above: int, until: float) -> Done: ...
+
+
+LONGEST_CALL = 5.0
+"""Seconds that a request may go unanswered, however long the ttl."""
+
+
+@runtime_checkable
+class PatientEngine(Protocol):
+    """An engine whose servers may all be silent for a while: until one of them has taken over."""
+
+    patience: float
+    """Seconds that a request may go unanswered, however short the ttl; 0: as on every engine."""
 
 
 class Engine(Protocol):

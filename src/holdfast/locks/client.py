@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.core.table.commands import Notice
-from holdfast.engines.engine import Engine, Verbs
+from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks.errand import Errand
 from holdfast.locks.keeper import RAN_OUT, Keeper, log
@@ -51,7 +51,8 @@ class Client:
         self._spawn, self._stalled, self.session_id = spawn, stalled, session_id
         self.ttl, self.namespace, self.app, self.max_stall = ttl, namespace, app, max_stall
         self.host = socket.gethostname()
-        self.call_limit = max(1.0, min(ttl, 5.0))
+        patience = engine.patience if isinstance(engine, PatientEngine) else 0.0
+        self.call_limit = max(1.0, min(ttl, LONGEST_CALL), patience)
         """For how long one request may go unanswered."""
         self.closed = False
         engine.deliver = self.deliver

@@ -42,6 +42,11 @@ ONE_NODE = Guarantees(
 )
 
 
+TAKEOVER = 10.0
+"""Seconds in which one of several servers has taken over from another, with the shortest lease that they may have and
+something to spare: whoever asks meanwhile waits."""
+
+
 class HoldfastEngine:
     """One client's way to the lock server."""
 
@@ -54,6 +59,7 @@ class HoldfastEngine:
         self.deliver: Deliver = nobody
         self.route = make_route(url)
         self.guarantees = guarantees(self.route.replicated, self.route.durable)
+        self.patience = TAKEOVER if self.route.replicated else 0.0
         self._start()
 
     def _start(self) -> None:
