@@ -37,6 +37,8 @@ COME_BACK_MS = 1_000
 """When a client may try again after a stop."""
 SMALL_TABLE = 10_000
 """Claims among which looking for garbage takes no time that anybody notices."""
+LEAVE = 0.3
+"""Seconds for clients to go by themselves when the server stops."""
 LINGER = 2.0
 """Seconds for clients to take their last replies."""
 
@@ -248,16 +250,22 @@ class Process:
         await self.service.batches.finish()
         if self.node is not None:
             await self.node.resign()
+        # Who was told to go does so, and loses nothing that was on its way here; then the rest.
+        await self._emptied(LEAVE)
         for one in list(self.service.connections):
             one.close_after_output()
-        if self.service.connections:
-            self.service.alone = asyncio.Event()
-            waiting = self.loop.create_task(self.service.alone.wait())
-            await asyncio.wait([waiting], timeout=LINGER)
-            waiting.cancel()
+        await self._emptied(LINGER)
         if self._failure is not None:
             raise self._failure
         log.info("stopped")
+
+    async def _emptied(self, within: float) -> None:
+        """Wait until the last connection has ended, for so long."""
+        if self.service.connections:
+            self.service.alone = asyncio.Event()
+            waiting = self.loop.create_task(self.service.alone.wait())
+            await asyncio.wait([waiting], timeout=within)
+            waiting.cancel()
 
     def _abort(self) -> None:
         for server in self._servers:

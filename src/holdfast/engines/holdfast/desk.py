@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.core.table.commands import GONE, GRANTED, LETTER, MISSED, Notice
@@ -22,6 +23,8 @@ class Desk:
 
     def __init__(self, address: str, route: Route, deliver: Deliver) -> None:
         self.address, self.route, self._deliver = address, route, deliver
+        self.leave: Callable[[], None] = lambda: None
+        """Called when the server is about to go: what is not sent to it any more cannot get lost there."""
         self.session: str | None = None
         self._secret = ""
         self.expected: set[str] = set()
@@ -72,6 +75,8 @@ class Desk:
             self._deliver(Notice(self.session or "", claim, GONE))
         elif what == b"hf.letter":
             self._deliver(Notice(subject.decode(), push[2].decode(), LETTER))
+        elif what == b"hf.bye":
+            self.leave()
         elif what == b"hf.over":
             self.missed()
 

@@ -64,11 +64,16 @@ class HoldfastEngine:
 
     def _start(self) -> None:
         self.desk = Desk(self.address, self.route, self._deliver)
+        self.desk.leave = self._leave
         self._ports: list[Port] = []
         self._bells: list[Bell] = []
         self._tasks = False
         self._claims: Carry | None = None
         """By which claims are sent, from a thread that may block."""
+
+    def _leave(self) -> None:
+        for port in self._ports:
+            port.leave()
 
     def _deliver(self, notice: Notice) -> None:
         self.deliver(notice)

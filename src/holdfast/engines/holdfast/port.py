@@ -175,10 +175,7 @@ class Port:
         word, _, rest = str(error).partition(" ")
         if word != "HFLIMIT" and self.desk.route.follow(link.address, error):
             # Others have asked here too, and are told the same: that they were not heard of, not that it is unknown.
-            if self.link is link:
-                self.link = None
-            if not link.busy:
-                link.end(str(error))
+            self._leave(link)
         elif word == "HFDETACHED":
             link.session = None
         elif word == "HFINVALID" and not repeated:
@@ -262,6 +259,17 @@ class Port:
             return False
         link = await self._connected(until)
         return link.session == session or await self._attach(link, session, until)
+
+    def leave(self) -> None:
+        """The server is about to go: ask it nothing more, and let those who have asked hear their answers."""
+        if self.link is not None:
+            self._leave(self.link)
+
+    def _leave(self, link: Link) -> None:
+        if self.link is link:
+            self.link = None
+        if not link.busy:
+            link.end("the server sends its clients elsewhere")
 
     def close(self) -> None:
         self._closed = True
