@@ -27,7 +27,8 @@ LONG = (
     "tests/fence/test_pauses.py",
     "tests/process/",
 )
-"""Where a test takes many seconds: these begin first, so that nobody waits for them at the end."""
+"""Where a test keeps many processes busy for many seconds. One worker has them all, one after the other, and begins with
+them: several at once would want more processors than there are, and nobody waits for them at the end."""
 SHARING = ("tests/cluster/", "tests/engines/", "tests/fence/", "tests/server/", "tests/verify/test_report.py")
 """Where the tests of a file share a server."""
 
@@ -42,6 +43,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _group(item: pytest.Item) -> str | None:
+    if item.nodeid.startswith(LONG):
+        return "long"
     file = item.nodeid.partition("::")[0]
     given = getattr(getattr(item, "callspec", None), "params", {})
     if isinstance(subject := given.get("subject"), Subject):
