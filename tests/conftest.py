@@ -27,8 +27,11 @@ LONG = (
     "tests/fence/test_pauses.py",
     "tests/process/",
 )
-"""Where a test keeps many processes busy for many seconds. One worker has them all, one after the other, and begins with
-them: several at once would want more processors than there are, and nobody waits for them at the end."""
+"""Where a test keeps many processes busy for many seconds.
+
+One worker has them all, one after the other, and begins with them: several at once would want more processors than
+there are, and nobody waits for them at the end.
+"""
 SHARING = ("tests/cluster/", "tests/engines/", "tests/fence/", "tests/server/", "tests/verify/test_report.py")
 """Where the tests of a file share a server."""
 
