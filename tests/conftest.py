@@ -32,10 +32,19 @@ LONG = (
 One worker has them all, one after the other, and begins with them: several at once would want more processors than
 there are, and nobody waits for them at the end.
 """
-SHARING = ("tests/cluster/", "tests/engines/", "tests/fence/", "tests/server/", "tests/verify/test_report.py")
+SHARING = (
+    "tests/cluster/",
+    "tests/engines/",
+    "tests/fence/",
+    "tests/house/test_groups.py",
+    "tests/server/",
+    "tests/verify/test_report.py",
+)
 """Where the tests of a file share a server."""
 
 
+# First: a worker of xdist reads the groups in the same hook.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let one worker run the tests that share a server, which is started once then; and let the long ones begin."""
     for item in items if config.pluginmanager.hasplugin("xdist") else ():
