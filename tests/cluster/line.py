@@ -66,7 +66,10 @@ class Line:
     def _stands(self, looker: holdfast.Client, name: str) -> bool:
         """Whether the newest one stands in line too."""
         assert self._waiting[-1].problem is None, self._waiting[-1].problem
-        return len(looker.inspect(name).waiters) == len(self._waiting)
+        try:
+            return len(looker.inspect(name).waiters) == len(self._waiting)
+        except EngineUnavailable:
+            return False  # a fault before this one may not be over for this client
 
     def problems(self) -> list[Any]:
         """Let them pass; what is wrong with the order and the tokens, or what one of them met."""

@@ -22,6 +22,8 @@ from holdfast.model import Granted, LockInfo, Place
 
 TRY_FOR = 1.0
 """How long one of several servers is tried before the next one is."""
+SILENT_FOR = 2.5
+"""How long one of several may leave a request unanswered that can be repeated, before the others are asked."""
 FIRST_PAUSE, LAST_PAUSE = 0.01, 0.2
 OVER = [b"over"]
 CLOSED = "the client was closed"
@@ -142,22 +144,27 @@ class Port:
         repeated = False
         pauses: Iterator[float] | None = None
         while True:
-            link = self.link
+            link, limit = self.link, until
             try:
                 if link is None or link.problem is not None:
                     link = None
                     link = await self._connected(until)
-                if link.session != request.session and not await self._attach(link, request.session, until):
+                if request.repeats and self.desk.route.replicated:
+                    # It may stand still, or be cut off, while another one leads.
+                    limit = min(until, self.desk.now() + SILENT_FOR)
+                if link.session != request.session and not await self._attach(link, request.session, limit):
                     return OVER, repeated
-                reply = await self.wire.call(link, request.packed, until)
+                reply = await self.wire.call(link, request.packed, limit)
             except TurnedAway as away:
                 raise self._unavailable(away.problem, repeated) from away
             except Lost as lost:
                 if link is not None and lost.sent:
-                    if lost.silent or not request.repeats:
+                    if not request.repeats or (lost.silent and limit == until):
                         raise self._unavailable(lost.problem, True) from lost
                     # The claim id makes a repeat safe: it finds what the first try has done.
                     repeated = True
+                if link is not None and lost.silent and limit < until:
+                    self._desert(link, lost.problem)
                 problem: BaseException = lost
             else:
                 if not isinstance(reply, ReplyError):
@@ -183,6 +190,13 @@ class Port:
         else:
             raise self._unavailable(str(error), repeated)
         return error
+
+    def _desert(self, link: Link, problem: str) -> None:
+        """A server that says nothing: the others are asked first from now on."""
+        self.desk.route.failed(link.address)
+        if self.link is link:
+            self.link = None
+        link.end(problem)
 
     def _unavailable(self, problem: str, sent: bool) -> EngineUnavailable:
         return EngineUnavailable(self.desk.address, problem, "unknown" if sent else "not done")
