@@ -17,7 +17,7 @@ class Keys:
     def __init__(self, name: str = DEFAULT_NAME) -> None:
         if not _NAME.fullmatch(name):
             raise InvalidRequest("url option name", name, "it has 1 to 64 letters, digits, dots, dashes or underlines")
-        root = f"/holdfast/1/server/{name}/".encode()
+        root = f"/holdfast-server/1/{name}/".encode()
         self.head = root + b"head"
         """What the last snapshot is, and where tokens began."""
         self.live = root + b"live/"
