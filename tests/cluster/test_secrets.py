@@ -49,7 +49,7 @@ def test_a_cluster_is_kept_in_an_etcd_that_wants_a_password(speak: Speak) -> Non
             ("user", "grant-role", "root", "root"),
             ("user", "add", "locks:pass word"),
             ("role", "add", "locker"),
-            ("role", "grant-permission", "locker", "readwrite", "--prefix=true", "/holdfast/"),
+            ("role", "grant-permission", "locker", "readwrite", "--prefix=true", "/holdfast-server/"),
             ("user", "grant-role", "locks", "locker"),
             ("auth", "enable"),
         ):

@@ -31,12 +31,15 @@ class SimulatedLink:
         self._reader = Reader()
         self._waiting: deque[Exchange] = deque()
         self._heard = world.time
+        self._leaving: str | None = None
+        """Why it ends with the last reply."""
         cable.down.end = self
 
-    @property
-    def busy(self) -> bool:
-        """Whether replies are still to come."""
-        return bool(self._waiting)
+    def leave(self, problem: str) -> None:
+        """End it, as soon as those who have asked have their replies."""
+        self._leaving = problem
+        if not self._waiting:
+            self.end(problem)
 
     def send(self, packed: bytes) -> Exchange:
         """Send a request, whose answer will be in the exchange."""
@@ -55,6 +58,8 @@ class SimulatedLink:
             else:
                 self._waiting.popleft().answered(reply)
             reply = self._reader.gets()
+        if self._leaving is not None and not self._waiting:
+            self.end(self._leaving)
 
     def lost(self, problem: str) -> None:
         """The connection is gone: whoever waits is told, and what was pushed may be lost."""

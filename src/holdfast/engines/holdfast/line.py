@@ -55,6 +55,8 @@ class Line:
         self._tls_turn = threading.Lock()
         """One step at a time: reading and writing at once is not for TLS."""
         self._waiting: deque[Waiter] = deque()
+        self._leaving: str | None = None
+        """Why it ends with the last reply."""
         self._heard = clock.now()
         self.socket = self._connect(address, route.tls, until)
         self._tls = route.tls is not None
@@ -84,10 +86,11 @@ class Line:
             raise Lost(f"{address}: {error}", sent=False) from error
         return found
 
-    @property
-    def busy(self) -> bool:
-        """Whether replies are still to come."""
-        return any(waiter.reply is PENDING for waiter in tuple(self._waiting))
+    def leave(self, problem: str) -> None:
+        """End it, as soon as those who have asked have their replies."""
+        self._leaving = problem
+        if not any(waiter.reply is PENDING for waiter in tuple(self._waiting)):
+            self.end(problem)
 
     def call(self, packed: bytes, until: float) -> Any:
         """Send a command and return its reply, an error reply as a value; Lost if there is none in time."""
@@ -220,6 +223,8 @@ class Line:
                 reply = self._reader.gets()
         except (ProtocolError, IndexError) as error:
             self.end(f"the server sent something else than replies: {error}")
+        if self._leaving is not None and not self._waiting:
+            self.end(self._leaving)
 
     def _answer(self, waiter: Waiter, reply: Any) -> None:
         if waiter.reply is PENDING:

@@ -36,9 +36,8 @@ class Link(Protocol):
     problem: str | None
     session: str | None
 
-    @property
-    def busy(self) -> bool:
-        """Whether replies are still to come."""
+    def leave(self, problem: str) -> None:
+        """End it, as soon as those who have asked have their replies."""
 
     def end(self, problem: str) -> None: ...
 
@@ -282,8 +281,7 @@ class Port:
     def _leave(self, link: Link) -> None:
         if self.link is link:
             self.link = None
-        if not link.busy:
-            link.end("the server sends its clients elsewhere")
+        link.leave("the server sends its clients elsewhere")
 
     def close(self) -> None:
         self._closed = True

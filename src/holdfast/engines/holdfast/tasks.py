@@ -27,11 +27,14 @@ class PushStream(Stream):
         self.session: str | None = None
         """For whom it speaks."""
         self._hear, self._lost = hear, lost
+        self._leaving: str | None = None
+        """Why it ends with the last reply."""
 
-    @property
-    def busy(self) -> bool:
-        """Whether replies are still to come."""
-        return bool(self._waiting)
+    def leave(self, problem: str) -> None:
+        """End it, as soon as those who have asked have their replies."""
+        self._leaving = problem
+        if not self._waiting:
+            self.end(problem)
 
     def data_received(self, data: bytes) -> None:
         self._heard = clock.now()
@@ -49,6 +52,8 @@ class PushStream(Stream):
                 reply = gets()
         except (ProtocolError, IndexError) as error:
             self.end(f"the server sent something else than replies: {error}")
+        if self._leaving is not None and not waiting:
+            self.end(self._leaving)
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)
