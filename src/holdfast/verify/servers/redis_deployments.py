@@ -75,6 +75,12 @@ class WatchedRedis:
         return self
 
     def _complete(self) -> bool:
+        try:
+            return self._all_known()
+        except redis.RedisError:
+            return False  # one of them is still busy with its start
+
+    def _all_known(self) -> bool:
         with redis.Redis(self.primary.host, self.primary.port) as client:
             info: Any = client.info("replication")
             online = sum(info.get(f"slave{number}", {}).get("state") == "online" for number in range(2))
