@@ -29,8 +29,8 @@ LONG = (
 )
 """Where a test keeps many processes busy for many seconds.
 
-One worker has them all, one after the other, and begins with them: several at once would want more processors than
-there are, and nobody waits for them at the end.
+Two workers have them, one after the other, and begin with them: more at once would want more processors than there
+are, and nobody waits for them at the end.
 """
 SHARING = (
     "tests/cluster/",
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _group(item: pytest.Item) -> str | None:
     if item.nodeid.startswith(LONG):
-        return "long"
+        return "long-cells" if item.nodeid.startswith("tests/without_lock/") else "long-faults"
     file = item.nodeid.partition("::")[0]
     given = getattr(getattr(item, "callspec", None), "params", {})
     if isinstance(subject := given.get("subject"), Subject):

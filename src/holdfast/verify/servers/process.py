@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -49,12 +50,17 @@ class ServerFailed(HoldfastError):
         super().__init__(f"{name} {problem}")
 
 
+PORTS = range(10_000, 32_000)
+"""Below those that the system gives to whoever connects: one of these could be taken before the server listens."""
+
+
 def free_port() -> int:
     """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_until(condition: Callable[[], bool], within: float, what: str) -> None:
