@@ -229,24 +229,28 @@ def test_a_dying_node_of_a_former_session_is_not_adopted(
 def test_control_kazoos_lock_leaves_a_contender_behind_that_blocks_everybody(
     proxy: Proxy, kazoo: KazooClient, chroot: str
 ) -> None:
-    held = kazoo.Lock(f"{chroot}/k")
+    # What is cut may be a ping, a moment before the withdrawal: then that is sent again. One of several is enough.
+    assert any(_leaves_a_contender(proxy, kazoo, f"{chroot}/k{number}") for number in range(5))
+
+
+def _leaves_a_contender(proxy: Proxy, kazoo: KazooClient, path: str) -> bool:
+    """Whether a waiter of kazoo whose withdrawal was cut off blocks everybody."""
+    held = kazoo.Lock(path)
     assert held.acquire()
     victim = far_kazoo(proxy, ttl=10.0)
     victim.start()
     with ThreadPoolExecutor(1) as thread:
-        missing = thread.submit(_miss, victim, f"{chroot}/k")
-        eventually(lambda: len(kazoo.get_children(f"{chroot}/k")) == 2, "standing in line")
+        missing = thread.submit(_miss, victim, path)
+        eventually(lambda: len(kazoo.get_children(path)) == 2, "standing in line")
         proxy.requests.set("cut", after=0)
         missing.result(40.0)
     eventually(lambda: victim.connected)
     held.release()
-    left = kazoo.get_children(f"{chroot}/k")
-    blocked = not kazoo.Lock(f"{chroot}/k").acquire(blocking=False)
+    left = kazoo.get_children(path)
+    blocked = not kazoo.Lock(path).acquire(blocking=False)
     victim.stop()
     victim.close()
-
-    assert len(left) == 1
-    assert blocked
+    return len(left) == 1 and blocked
 
 
 def _miss(client: KazooClient, path: str) -> None:

@@ -53,11 +53,17 @@ class ServerFailed(HoldfastError):
 PORTS = range(10_000, 32_000)
 """Below those that the system gives to whoever connects: one of these could be taken before the server listens."""
 
+_given: set[int] = set()
+"""Those that somebody here has got already, and may not listen on yet."""
+
 
 def free_port() -> int:
     """A port that nobody listens on now."""
     while True:
         port = secrets.choice(PORTS)
+        if port in _given:
+            continue
+        _given.add(port)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

@@ -7,9 +7,6 @@ from typing import ClassVar
 
 from holdfast.verify.workloads.workload import Workload
 
-LOOKS_BACK = 0.2
-"""How often somebody looks at what it has just given back."""
-
 
 class Mutex(Workload):
     """Few names, so that there is always somebody in line."""
@@ -25,7 +22,7 @@ class Mutex(Workload):
             return False
         good = await actor.hold(held, rng.uniform(0.0, 0.05))
         released = await actor.release(held)
-        if released and rng.random() < LOOKS_BACK:
+        if released:
             await actor.look_back(held, self.lock_name(name))
         return released and good
 
