@@ -22,7 +22,7 @@ from holdfast.server.cluster.entries import Joiner
 from holdfast.server.cluster.head import Head, read_head, write_head
 from holdfast.server.cluster.membership import Member, Membership, unpacked
 from holdfast.server.cluster.mirror import Mirror, load
-from holdfast.server.cluster.status import status
+from holdfast.server.cluster.status import ask_etcd, status
 from holdfast.server.cluster.store import ClusterStore
 from holdfast.server.cluster.wire import read, read_all
 from holdfast.server.codec import TooNew, Untrusted
@@ -62,6 +62,7 @@ class Node:
         self._over: asyncio.Future[None] = self._loop.create_future()
         """Done when this server leads no more."""
         self._renewing: asyncio.Task[None] | None = None
+        self._preferring: asyncio.Task[None] | None = None
 
     @property
     def role(self) -> str:
@@ -131,11 +132,19 @@ class Node:
                 membership.lose()
             except EngineUnavailable as error:
                 log.warning("the lease was not renewed", extra={"problem": error.problem})
+            if self.store.leads and (self._preferring is None or self._preferring.done()):
+                self._preferring = self._loop.create_task(self._prefer())
             if not membership.alive:
                 membership.lose()
                 self.deposed(Deposed(self.store.address, "its lease ran out"))
                 self._wake.set()
                 return
+
+    async def _prefer(self) -> None:
+        """Ask etcd where its own leader is: a commit that goes elsewhere is sent on, and takes as much longer."""
+        for at, found in enumerate(await ask_etcd(self)):
+            if found["leader"] and found["healthy"]:
+                self.etcd.wire.current = at
 
     # Following
 
@@ -300,6 +309,7 @@ class Node:
         self.store.take_over(mirror, term, self.membership)
         self.service.begin()
         took = round((clock.now() - began) * 1000)
+        self._preferring = self._loop.create_task(self._prefer())
         claims = len(self.service.table.rows)
         log.info("leading", extra={"term": term, "batch": mirror.number, "claims": claims, "took_ms": took})
         await self._over

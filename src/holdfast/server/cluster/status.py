@@ -28,7 +28,7 @@ async def status(node: Node) -> bytes:
     store, mirror = node.store, node.mirror
     table = node.service.table if mirror is None else mirror.table
     number = node.number
-    head, members, etcd = await asyncio.gather(_head(node), _members(node), _etcd(node))
+    head, members, etcd = await asyncio.gather(_head(node), _members(node), ask_etcd(node))
     leader = node.leader
     found = {
         "id": node.member.id,
@@ -71,8 +71,8 @@ async def _members(node: Node) -> list[dict[str, Any]]:
         return [unpacked(node.member.packed())]
 
 
-async def _etcd(node: Node) -> list[dict[str, Any]]:
-    """How each node of etcd is."""
+async def ask_etcd(node: Node) -> list[dict[str, Any]]:
+    """How each node of etcd is, in the order of the URL."""
     loop = asyncio.get_running_loop()
     asked = [loop.run_in_executor(None, _ask, node, endpoint) for endpoint in node.etcd.wire.endpoints]
     return list(await asyncio.gather(*asked))
