@@ -14,15 +14,18 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
-from bench.cluster_gap import Gap, fill
+from bench.cluster_gap import Gap
 from bench.server import Result, load
+from bench.server_size import fill
 from holdfast.verify.servers.etcd import EtcdCluster
 from holdfast.verify.servers.lock_cluster import LockCluster
 from holdfast.verify.servers.process import wait_until
+from tests.servers.lock_server import Wire
 
 AS_IT_COMES = ("--heartbeat-interval", "100", "--election-timeout", "1000")
 """etcd's own defaults: tests have it elect sooner."""
 WHOLE_WITHIN = 60.0
+SESSIONS = 100
 
 
 def against(cluster: LockCluster, connections: int, limit: float, rounds: int, seconds: float) -> Result:
@@ -65,7 +68,8 @@ def failures(cluster: LockCluster, locks: int, rounds: int) -> Iterator[Result]:
     ):
         found = gap(cluster, strike, rounds)
         yield Result(f"{what}: seconds without a grant", statistics.median(found), limit, False, {"worst": max(found)})
-    held = fill(cluster.leader().port, locks)
+    with Wire(cluster.leader().port) as wire:
+        held = fill(wire, SESSIONS, max(1, locks // SESSIONS))
     found = gap(cluster, lambda: cluster.leader().stop(), rounds)
     figures = {"worst": max(found), "locks held": float(held)}
     yield Result("SIGTERM of the leader: seconds without a grant", statistics.median(found), 0.1, False, figures)

@@ -9,13 +9,9 @@ from collections.abc import Callable
 from typing import Self
 
 import holdfast
-from bench.server_size import AT_ONCE, TTL_MS, together
-from holdfast.engines.resp.wire import Part
 from holdfast.errors import HoldfastError
 from holdfast.verify.servers.process import wait_until
-from tests.servers.lock_server import Wire
 
-SESSIONS = 100
 LONGEST = 60.0
 BEFORE, AFTER = 50, 50
 """Grants before something is done, and after it."""
@@ -62,20 +58,3 @@ class Gap(threading.Thread):
         self._over.set()
         self.join(LONGEST)
         self._locks.close()
-
-
-def fill(port: int, locks: int) -> int:
-    """Take so many locks; how many are held."""
-    each = max(1, locks // SESSIONS)
-    with Wire(port) as wire:
-        for number in range(SESSIONS):
-            session = f"holder{number:04}"
-            assert wire("HF.OPEN", session, f"a_secret_of_nobody_else_{number}", TTL_MS)[0] == "open"
-            for start in range(0, each, AT_ONCE):
-                requests: list[tuple[Part, ...]] = [
-                    ("HF.ACQUIRE", f"{session}-{lock}", f"orders:{number}:{lock}", "WAIT", "0")
-                    for lock in range(start, min(start + AT_ONCE, each))
-                ]
-                answers = together(wire, requests)
-                assert all(answer[0] == "granted" for answer in answers), answers
-    return SESSIONS * each

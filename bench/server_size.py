@@ -35,6 +35,21 @@ def together(wire: Wire, requests: Sequence[tuple[Part, ...]]) -> list[Any]:
     return [wire.reply() for _ in requests]
 
 
+def fill(wire: Wire, sessions: int, each: int) -> int:
+    """Let so many sessions take so many locks each; how many are held."""
+    for number in range(sessions):
+        session = f"holder{number:04}"
+        assert wire("HF.OPEN", session, f"a_secret_of_nobody_else_{number}", TTL_MS)[0] == "open"
+        for start in range(0, each, AT_ONCE):
+            requests: list[tuple[Part, ...]] = [
+                ("HF.ACQUIRE", f"{session}-{lock}", f"orders:{number}:{lock}", "WAIT", "0")
+                for lock in range(start, min(start + AT_ONCE, each))
+            ]
+            answers = together(wire, requests)
+            assert all(answer[0] == "granted" for answer in answers), answers
+    return sessions * each
+
+
 def resident(pid: int) -> int:
     """Bytes of memory that a process has."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -63,19 +78,9 @@ class Size:
     def fill(self, server: LockServer) -> Filled:
         """Take all locks."""
         before = resident(server.pid)
-        each = self.locks // SESSIONS
         with server.speak() as wire:
-            for number in range(SESSIONS):
-                session = f"holder{number:04}"
-                assert wire("HF.OPEN", session, f"a_secret_of_nobody_else_{number}", TTL_MS)[0] == "open"
-                for start in range(0, each, AT_ONCE):
-                    requests: list[tuple[Part, ...]] = [
-                        ("HF.ACQUIRE", f"{session}-{lock}", f"orders:{number}:{lock}", "WAIT", "0")
-                        for lock in range(start, min(start + AT_ONCE, each))
-                    ]
-                    answers = together(wire, requests)
-                    assert all(answer[0] == "granted" for answer in answers), answers
-        return Filled((resident(server.pid) - before) / (SESSIONS * each))
+            held = fill(wire, SESSIONS, self.locks // SESSIONS)
+        return Filled((resident(server.pid) - before) / held)
 
     def restart(self, server: LockServer) -> tuple[float, float]:
         """Kill it; how long it takes to be ready again, by the clock and in CPU seconds."""

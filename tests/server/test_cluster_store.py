@@ -16,8 +16,10 @@ from holdfast.core.table.rows import Session
 from holdfast.core.urls import parse
 from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.keys import end_of
+from holdfast.engines.etcd.wire import LeaseGone
 from holdfast.errors import InvalidRequest
 from holdfast.model import Claim, Granted
+from holdfast.runtime import clock
 from holdfast.server.cluster import entries, head, snapshot
 from holdfast.server.cluster.mirror import load
 from holdfast.server.cluster.store import ClusterStore
@@ -370,6 +372,32 @@ async def test_who_was_deposed_follows(start: Start) -> None:
     assert isinstance(first.troubles[0], Deposed)
     assert str(first.service.elsewhere) == "NOTLEADER two.test:7420 the leader is there"
     assert "s1-b" not in (await second.in_etcd()).rows
+
+
+async def test_who_lost_its_lease_is_not_kept_out_by_it(start: Start) -> None:
+    leader = await start()
+    former = leader.node.membership.lease
+    # As after a while without etcd, which lengthens leases when it has elected a leader.
+    leader.node.membership.lose()
+    leader.node.deposed(Deposed("etcd", "it was out of reach"))
+
+    await leader.until(lambda: leader.store.leads and leader.service.elsewhere is None)
+
+    assert leader.node.membership.lease != former
+    with pytest.raises(LeaseGone):
+        await leader.store.etcd.keep_alive(former, clock.now() + 5.0)
+
+
+async def test_who_resigned_does_not_join_again(start: Start) -> None:
+    leader = await start()
+
+    await leader.node.resign()
+    await leader.node.membership.etcd.decide([], [])
+
+    members = leader.store.keys.members
+    assert [kv.key async for kv in read_all(leader.store.etcd.call, members, end_of(members))] == []
+    assert not leader.store.leads
+    assert leader.store.may_answer(), "those who still ask are told to ask elsewhere"
 
 
 async def test_nothing_is_answered_once_the_lease_may_be_anothers(start: Start) -> None:

@@ -10,9 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +20,8 @@ from holdfast.core import urls
 from holdfast.engines.holdfast.cluster import survey
 from holdfast.verify.servers.etcd import EtcdServer, newer_etcd
 from holdfast.verify.servers.lock_cluster import SHORTEST_LEASE
-from holdfast.verify.servers.process import free_port, stands_still, wait_until
+from holdfast.verify.servers.process import free_port, wait_until
+from tests.servers.host import Host
 
 LEASE = 2
 """With the shortest lease that users may have, no session would end in less than 15 s. With a shorter one than this,
@@ -32,63 +30,28 @@ SHORTEST_TTL = 3.0 * LEASE
 SERVERS = 3
 
 _numbers = itertools.count(1)
-_hosts: dict[str, int] = {}
-"""By URL: the process that the servers run in."""
 
-
-class LockClusters:
-    """A process with the servers of one cluster in it, on an etcd."""
-
-    def __init__(self, etcd: EtcdServer) -> None:
-        self._etcd = etcd
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.servers.lock_clusters"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            env=os.environ | {SHORTEST_LEASE: str(LEASE)},
-        )
-
-    def new(self) -> str:
-        """The URL of a cluster that nobody has used, as soon as one of its servers leads."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        addresses = [f"127.0.0.1:{free_port()}" for _ in range(SERVERS)]
-        store = f"{self._etcd.url}?lease={LEASE}&name=test{next(_numbers)}"
-        self._process.stdin.write(json.dumps([store, addresses]) + "\n")
-        assert self._process.stdout.readline() == "listening\n"
-        url = f"holdfast://{','.join(addresses)}"
-        wait_until(lambda: survey(urls.parse(url)).healthy, 60.0, "one of the servers leading")
-        _hosts[url] = self._process.pid
-        return url
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+lock_cluster_stands_still = Host.of_url_stands_still
 
 
 @contextmanager
 def lock_clusters(_: Path) -> Iterator[Callable[[], str]]:
-    """A cluster of its own for each test."""
+    """A cluster of its own for each test, as soon as one of its servers leads."""
     with EtcdServer(binary=newer_etcd()) as etcd:
-        clusters = LockClusters(etcd)
+        host = Host("tests.servers.lock_clusters", {SHORTEST_LEASE: str(LEASE)})
+
+        def new() -> str:
+            addresses = [f"127.0.0.1:{free_port()}" for _ in range(SERVERS)]
+            store = f"{etcd.url}?lease={LEASE}&name=test{next(_numbers)}"
+            assert host.ask(json.dumps([store, addresses])) == "listening"
+            url = f"holdfast://{','.join(addresses)}"
+            wait_until(lambda: survey(urls.parse(url)).healthy, 60.0, "one of the servers leading")
+            return host.runs(url)
+
         try:
-            yield clusters.new
+            yield new
         finally:
-            clusters.close()
-
-
-@contextmanager
-def lock_cluster_stands_still(url: str) -> Iterator[None]:
-    """All its servers are stopped: connections stay open, nothing is answered."""
-    host = _hosts[url]
-    os.kill(host, signal.SIGSTOP)
-    wait_until(lambda: stands_still(host), 60.0, "the lock servers standing still")
-    try:
-        yield
-    finally:
-        os.kill(host, signal.SIGCONT)
+            host.close()
 
 
 async def _host() -> None:

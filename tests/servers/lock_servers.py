@@ -8,69 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from holdfast.verify.servers.process import stands_still, wait_until
+from tests.servers.host import Host
 
 _numbers = itertools.count(1)
-_hosts: dict[int, int] = {}
-"""By port of a server: the process that it runs in."""
 
-
-class LockServers:
-    """A process with many lock servers in it, each with a port and a store of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.servers.lock_servers"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
-
-    def new(self) -> str:
-        """The URL of a server that nobody has used."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"sqlite:///{self.folder}/{next(_numbers)}.db\n")
-        port = int(self._process.stdout.readline())
-        _hosts[port] = self._process.pid
-        return f"holdfast://127.0.0.1:{port}"
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+lock_server_stands_still = Host.of_url_stands_still
 
 
 @contextmanager
 def lock_servers(folder: Path) -> Iterator[Callable[[], str]]:
     """A server of its own for each test."""
-    servers = LockServers(folder)
-    try:
-        yield servers.new
-    finally:
-        servers.close()
+    host = Host("tests.servers.lock_servers")
 
+    def new() -> str:
+        port = host.ask(f"sqlite:///{folder}/{next(_numbers)}.db")
+        return host.runs(f"holdfast://127.0.0.1:{port}")
 
-@contextmanager
-def lock_server_stands_still(url: str) -> Iterator[None]:
-    """Its process is stopped: connections stay open, nothing is answered."""
-    host = _hosts[int(url.rpartition(":")[2])]
-    os.kill(host, signal.SIGSTOP)
-    wait_until(lambda: stands_still(host), 60.0, "the lock servers standing still")
     try:
-        yield
+        yield new
     finally:
-        os.kill(host, signal.SIGCONT)
+        host.close()
 
 
 async def _host() -> None:

@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest, aio
 from holdfast.verify.servers.etcd import EtcdServer
+from holdfast.verify.servers.process import free_port
 from tests.servers.process import find
 
 
@@ -70,6 +71,14 @@ def test_a_server_that_nobody_vouches_for_is_refused(secure: tuple[EtcdServer, P
     url = f"{server.url}?tls=1&cert={folder}/cert.pem&key={folder}/key.pem"
     with holdfast.connect(url) as locks, pytest.raises(EngineUnavailable):
         locks.lock("k").acquire(wait=0.5)
+
+
+async def test_signing_in_goes_on_at_the_next_endpoint(guarded: EtcdServer) -> None:
+    url = f"etcd://locks:pass%20word@127.0.0.1:{free_port()},{guarded.endpoint}"
+    with holdfast.connect(url) as locks, locks.lock("blocking") as grant:
+        assert grant.valid
+    async with aio.connect(url) as others, others.lock("aio") as held:
+        assert held.valid
 
 
 async def test_a_lock_is_taken_with_user_and_password(guarded: EtcdServer) -> None:

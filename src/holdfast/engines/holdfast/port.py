@@ -257,7 +257,7 @@ class Port:
                 raise Lost(lost.problem, sent=False, silent=lost.silent) from lost
             if isinstance(reply, ReplyError):
                 self.desk.route.follow(link.address, reply)
-                link.end(str(reply))
+                self._leave(link)
                 raise Lost(str(reply), sent=False)
             if reply[0] == b"over":
                 self.desk.ended(session)

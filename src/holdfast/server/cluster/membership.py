@@ -18,7 +18,7 @@ from holdfast.engines.etcd.wire import LeaseExists, LeaseGone
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 from holdfast.server.cluster.keys import Keys
-from holdfast.server.cluster.wire import WITHIN, Etcd, read
+from holdfast.server.cluster.wire import WITHIN, Etcd, look
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +91,12 @@ class Membership:
             sent = clock.now()
             until = sent + min(WITHIN, self.granted / 3)
             kept = await self.etcd.keep_alive(lease, until)
-            found, term = await self._look(own)
-            if found is None or found.lease != lease or self.lease != lease:
+            seen = await self.etcd.call(look(own), until)
+            if self.lease != lease or [kv.lease for kv in seen.message.kvs] != [lease]:
                 raise LeaseGone
-            if term == kept.term:
+            if seen.term == kept.term:
                 self.deadline = max(self.deadline, deadline(sent, float(kept.message.TTL)))
                 return
-
-    async def _look(self, own: bytes) -> tuple[Any | None, int]:
-        term = 0
-
-        async def call(request: Any, until: float) -> Any:
-            nonlocal term
-            answer = await self.etcd.call(request, until)
-            term = answer.term
-            return answer
-
-        found, _ = await read(call, own)
-        return found, term
 
     async def end(self) -> None:
         """Let the lease go, and with it the record and the leadership."""

@@ -55,6 +55,7 @@ class Mirror:
 
     def weigh(self, number: int, entry: bytes) -> None:
         """It is in the log."""
+        self.drop(number)
         self._sizes[number] = len(entry)
         self.log_bytes += len(entry)
 

@@ -329,8 +329,9 @@ class Node:
     async def resign(self) -> None:
         """Leave in order: what hangs on the lease goes with it, and another one leads at once."""
         self._ending = True
-        if self._renewing is not None:
-            self._renewing.cancel()
+        for task in (self._renewing, self._preferring):
+            if task is not None:
+                task.cancel()
         self._watcher.unwatch_all()
         # Nothing is granted here any more: those who still ask are told to ask elsewhere.
         self.store.give_up()

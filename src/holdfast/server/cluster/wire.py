@@ -87,9 +87,14 @@ class Etcd:
         self.wire.close()
 
 
+def look(key: bytes) -> Request:
+    """A look at one key, through a majority."""
+    return Request(RANGE, message("RangeRequest")(key=key))
+
+
 async def read(call: Call, key: bytes) -> tuple[Any | None, int]:
     """A key, None if there is none, and the revision of the look."""
-    answer = await call(Request(RANGE, message("RangeRequest")(key=key)), clock.now() + WITHIN)
+    answer = await call(look(key), clock.now() + WITHIN)
     found = answer.message.kvs
     return (found[0] if found else None), answer.revision
 
