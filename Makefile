@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture bench docs venv clean
+.PHONY: help demo test torture marathon bench docs venv clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,10 +18,14 @@ test: $(VENV)/.dev ## every check: ruff, mypy, pytest
 	@scripts/install-servers
 	@scripts/check
 
-torture: $(VENV)/.dev ## the fault tests for longer: thousands of kills, interrupts, cancellations and seeds
+torture: $(VENV)/.dev ## the verifier on every engine, all faults, 10 minutes or so
+	@scripts/install-servers
+	@HOLDFAST_VERIFY_SECONDS=40 $(BIN)/pytest --timeout 900 tests/verify/test_targets.py $(ARGS)
+
+marathon: $(VENV)/.dev ## every fault test for hours: thousands of kills, interrupts, cancellations and seeds
 	@scripts/install-servers
 	@HOLDFAST_THOROUGH=1 $(BIN)/pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder tests/conformance -k "rediss or sentinel or cluster or valkey"
-	@HOLDFAST_THOROUGH=1 HOLDFAST_KILLS=600 HOLDFAST_INTERRUPTS=1000 HOLDFAST_CANCELS=1000 HOLDFAST_SEEDS=200 HOLDFAST_ALL_UPDATES=1 HOLDFAST_SERVER_KILLS=200 HOLDFAST_CLUSTER_FAULTS=50 HOLDFAST_VERIFY_SECONDS=40 HOLDFAST_SIMULATED_RUNS=10000 HOLDFAST_NAMES=1000000 \
+	@HOLDFAST_THOROUGH=1 HOLDFAST_KILLS=600 HOLDFAST_INTERRUPTS=1000 HOLDFAST_CANCELS=1000 HOLDFAST_SEEDS=200 HOLDFAST_ALL_UPDATES=1 HOLDFAST_SERVER_KILLS=200 HOLDFAST_CLUSTER_FAULTS=50 HOLDFAST_SIMULATED_RUNS=10000 HOLDFAST_NAMES=1000000 \
 		$(BIN)/pytest --timeout 1800 tests/core tests/process tests/engines tests/fence tests/server tests/verify tests/without_lock tests/simulate tests/cluster $(ARGS)
 
 bench: $(VENV)/.bench ## measure the embedded engine; another one: make bench ARGS="URL"

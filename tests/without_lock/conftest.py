@@ -1,7 +1,12 @@
-"""Every engine that other processes can reach; its variants over TLS and many nodes keep cells in the same way."""
+"""Every engine that other processes can reach; its variants over TLS and many nodes keep cells in the same way.
+
+A test marked `one_recipe` is about the steps of a recipe, which are the same on every engine: it runs on the embedded
+engine and on a server, and on all of them in `make marathon`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -9,6 +14,17 @@ import pytest
 from tests.conformance.engines import ENGINES, Subject
 
 SUBJECTS = [subject for subject in ENGINES if subject.like is None and subject.parts is None]
+REPRESENTATIVE = ("sqlite", "redis")
+THOROUGH = bool(os.environ.get("HOLDFAST_THOROUGH"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Take a test to its engines."""
+    if "url" not in metafunc.fixturenames:
+        return
+    everywhere = THOROUGH or metafunc.definition.get_closest_marker("one_recipe") is None
+    subjects = [each for each in SUBJECTS if each.across_processes and (everywhere or each.name in REPRESENTATIVE)]
+    metafunc.parametrize("url", subjects, ids=lambda subject: subject.name, indirect=True)
 
 
 @pytest.fixture(params=SUBJECTS, ids=lambda subject: subject.name)
@@ -17,7 +33,7 @@ def any_url(request: pytest.FixtureRequest, fresh_url: Callable[[Subject], str])
     return fresh_url(request.param)
 
 
-@pytest.fixture(params=[each for each in SUBJECTS if each.across_processes], ids=lambda subject: subject.name)
+@pytest.fixture
 def url(request: pytest.FixtureRequest, fresh_url: Callable[[Subject], str]) -> str:
-    """The same on every engine that other processes can reach."""
+    """The same on engines that other processes can reach."""
     return fresh_url(request.param)

@@ -49,6 +49,7 @@ class Mine:
         return ["survivor", grant.token]
 
 
+@pytest.mark.one_recipe
 @pytest.mark.parametrize("step", STEPS)
 def test_a_worker_that_dies_at_any_step_leaves_one_result(url: str, step: str) -> None:
     with Child("tests.without_lock.programs:work_once", url, TTL, step) as child, holdfast.connect(url) as locks:
@@ -100,6 +101,7 @@ def test_a_late_result_is_refused_while_its_successor_still_works(url: str) -> N
         assert child.hear() == {"result": result}
 
 
+@pytest.mark.one_recipe
 @pytest.mark.parametrize("step", ["enter 1", "before cell_get 2", "cell_get 2", "cell_set 1", "work ends"])
 def test_a_worker_that_was_stopped_at_any_step_does_not_disturb_its_successor(url: str, step: str) -> None:
     with (

@@ -123,6 +123,7 @@ def longest_gap(times: list[float]) -> float:
     return max(after - before for before, after in pairwise(sorted(times)))
 
 
+@pytest.mark.one_recipe
 def test_no_key_is_without_an_owner_for_long_and_no_stale_owner_gets_through(url: str, resource: redis.Redis) -> None:
     entries, stopped = play(url, resource, fenced=True)
 

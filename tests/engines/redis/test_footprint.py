@@ -22,7 +22,7 @@ def keys(redis: redis_py.Redis) -> set[str]:
 
 
 NAMES = int(os.environ.get("HOLDFAST_NAMES", "3000"))
-"""How many one-off names are used: a million under `make torture`."""
+"""How many one-off names are used: a million under `make marathon`."""
 TOGETHER = 100
 ROOM = 500_000
 """Bytes by which a server's memory varies whatever is kept: buffers, and tables that grow and shrink."""

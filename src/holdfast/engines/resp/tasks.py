@@ -100,6 +100,8 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self.problem is not None:
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.end(str(error) if error else "the server closed the connection")
@@ -148,7 +150,7 @@ class RespAsyncioPort:
         self.name, self.route, self.loop = name, route, loop
         self._stream: Stream | None = None
         self._former: list[Stream] = []
-        self._connecting: asyncio.Task[Stream] | None = None
+        self._connecting: asyncio.Task[None] | None = None
 
     async def call(self, request: AnyRequest, until: float) -> Any:
         """The reply; EngineUnavailable says whether the request may have been carried out."""
@@ -244,19 +246,18 @@ class RespAsyncioPort:
             if error is not None:
                 raise error
 
-    def _connected_now(self, task: asyncio.Task[Stream]) -> None:
+    def _connected_now(self, _: asyncio.Task[None]) -> None:
         self._connecting = None
-        if not task.cancelled() and task.exception() is None:
-            self._stream = task.result()
 
-    async def _connect(self, until: float) -> Stream:
+    async def _connect(self, until: float) -> None:
         # Sentinels and clusters are asked by blocking code: it is rare, and written once.
         try:
             address = await self.loop.run_in_executor(None, self.route.locate, until)
         except Lost as lost:
             raise Lost(lost.problem, sent=False) from lost
         try:
-            return await open_stream(address, self.route.login, self.route.tls, self.loop, until)
+            # Here and not by whoever waits for this task: what is open is known to `close` from the first moment.
+            self._stream = await open_stream(address, self.route.login, self.route.tls, self.loop, until)
         except Lost:
             self.route.failed(address)
             raise
