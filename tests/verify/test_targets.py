@@ -16,7 +16,7 @@ from holdfast.verify.targets import TARGETS
 from holdfast.verify.workloads import WORKLOADS
 from tests.verify.runs import SEED, judged, perform, told
 
-SECONDS = float(os.environ.get("HOLDFAST_VERIFY_SECONDS", "6"))
+SECONDS = float(os.environ.get("HOLDFAST_VERIFY_SECONDS", "5"))
 THOROUGH = "HOLDFAST_VERIFY_SECONDS" in os.environ
 CLIENTS = 6 if THOROUGH else 4
 
