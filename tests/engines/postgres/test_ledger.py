@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -73,6 +74,36 @@ def test_taking_turns_leaves_nothing_in_the_clients_memory(connect: Connect) -> 
     ledger = locks._core.engine._ledger  # type: ignore[attr-defined]
     assert ledger.queued == set()
     assert ledger.passed_on._grants == {}
+
+
+def test_a_grant_that_another_client_passed_on_need_not_be_asked_for(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[cmd.Command] = []
+    step = PostgresTable._step
+
+    async def counted(table: PostgresTable, command: cmd.Command, until: float) -> Any:
+        if isinstance(command, cmd.Look):
+            looks.append(command)
+        return await step(table, command, until)
+
+    monkeypatch.setattr(PostgresTable, "_step", counted)
+    clients = [connect(ttl=60), connect(ttl=60)]
+    held = clients[0].lock("k").acquire()
+    for turn in range(1, 5):
+        waiter = clients[turn % 2]
+        with ThreadPoolExecutor(1) as pool:
+            next_one = pool.submit(waiter.lock("k").acquire)
+            eventually(lambda: waiter._core.engine._ledger.queued)  # type: ignore[attr-defined]  # noqa: B023
+            looks.clear()
+            held.release()
+            taken = next_one.result(30.0)
+        assert taken.token > held.token
+        held = taken
+    held.release()
+
+    # That the lock is wanted by many is learnt in the first turns.
+    assert looks == []
 
 
 TRAP = """

@@ -50,7 +50,8 @@ RELEASE = Statement(
 )  # fmt: skip
 
 # The same where a line stands behind it: the lock goes to the first, if both are exclusive and nobody's life is in
-# doubt. $5 bucket, $6 the sessions of this process, which are told without the server's help.
+# doubt. $5 bucket, $6 the sessions of this process, which are told without the server's help. Others are told their
+# token with the news, unless the grant has an end of its own, which would have to count from now.
 PASS_ON = Statement(
     "hf_fast_pass_on", "text, text, text, text, int, text[]",
     f"{_NOW}, first AS MATERIALIZED (SELECT * FROM claims WHERE kind = $3 AND name = $4 AND token IS NULL"
@@ -65,7 +66,8 @@ PASS_ON = Statement(
     " put AS (UPDATE claims c SET token = n.last, since = t.now, dies_at = t.now + c.max_hold FROM n, t"
     " WHERE c.id = (SELECT id FROM first) RETURNING c.id, c.session, c.token, c.max_hold)"
     " SELECT json_build_array(id, session, token, max_hold, CASE WHEN session <> ALL($6)"
-    " THEN pg_notify('holdfast_' || session, 'granted ' || id) IS NULL END) FROM put",
+    " THEN pg_notify('holdfast_' || session, concat_ws(' ', 'granted', id, CASE WHEN max_hold IS NULL THEN token END))"
+    " IS NULL END) FROM put",
 )  # fmt: skip
 
 # A place in line, for an owner that has nothing else: it can be part of no deadlock. Gives the time, who is in the way

@@ -30,10 +30,10 @@ class Unflushed:
 
 
 class PassedOn:
-    """Grants that a request of this process made for another claim of it: that one need not ask the server again.
+    """Grants that somebody's release made for a claim of this process: that one need not ask the server again.
 
-    The commit was confirmed to us, and the deadline is the session's. What is left of `max_hold` counts
-    from the sending of the request that granted it: whoever is granted may be slow to look.
+    The commit was confirmed to us, or told by the server, and the deadline is the session's. What is left of
+    `max_hold` counts from the sending of the request that granted it: whoever is granted may be slow to look.
     """
 
     def __init__(self) -> None:

@@ -321,5 +321,8 @@ class PostgresTable:
 
     def hear(self, target: str, text: str) -> None:
         """Take what the server sent unasked."""
-        what, _, subject = text.partition(" ")
+        what, subject, *token = text.split(" ")
+        if token and subject in self.ledger.queued:
+            # It comes after the commit, and the deadline is the session's: there is nothing to ask.
+            self.ledger.passed_on.add(subject, Granted(int(token[0])), clock.now())
         self.deliver(cm.Notice(target.removeprefix("holdfast_"), subject, what))
