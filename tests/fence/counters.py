@@ -17,7 +17,10 @@ class Counter(Protocol):
 
     def create(self) -> None: ...
     def close(self) -> None: ...
-    def read(self) -> int: ...
+    def read(self, token: int | None = None) -> int:
+        """Read; under a token, so that nobody with a lower one can write any more, or without a fence."""
+        ...
+
     def write(self, value: int, token: int | None) -> None:
         """Write under a token, or without a fence if there is none."""
 
@@ -37,18 +40,23 @@ class SqlCounter:
     def close(self) -> None:
         self._connection.close()
 
-    def read(self) -> int:
+    def read(self, token: int | None = None) -> int:
+        if token is not None:
+            self._check(token)
         value = self._execute(f"SELECT value FROM {self._table}").fetchone()[0]
         self._connection.commit()  # Else a later read would see this one's snapshot.
         return int(value)
 
     def write(self, value: int, token: int | None) -> None:
+        if token is not None:
+            self._check(token)
+        self._execute(f"UPDATE {self._table} SET value = {self._mark}", (value,))
+        self._connection.commit()
+
+    def _check(self, token: int) -> None:
         try:
-            if token is not None:
-                SqlFence().check(self._connection, token, resource=self._table)
-            self._execute(f"UPDATE {self._table} SET value = {self._mark}", (value,))
-            self._connection.commit()
-        except BaseException:
+            SqlFence().check(self._connection, token, resource=self._table)
+        except StaleToken:
             self._connection.rollback()
             raise
 
@@ -72,7 +80,9 @@ class RedisCounter:
     def close(self) -> None:
         self._client.close()
 
-    def read(self) -> int:
+    def read(self, token: int | None = None) -> int:
+        if token is not None:
+            self._fence.check(token, resource=self._key)
         return int(self._client.get(self._key))
 
     def write(self, value: int, token: int | None) -> None:
@@ -92,8 +102,10 @@ class FileCounter:
     def close(self) -> None:
         """Nothing is open."""
 
-    def read(self) -> int:
-        return int(self._path.read_text())
+    def read(self, token: int | None = None) -> int:
+        if token is None:
+            return int(self._path.read_text())
+        return int(FileFence().read(self._path, token) or b"")
 
     def write(self, value: int, token: int | None) -> None:
         if token is None:
@@ -118,8 +130,8 @@ class S3Counter:
     def close(self) -> None:
         self._client.close()
 
-    def read(self) -> int:
-        content = self._fence.read(KEY)
+    def read(self, token: int | None = None) -> int:
+        content = self._fence.read(KEY, token)
         assert content is not None
         return int(content)
 
@@ -150,7 +162,9 @@ class DynamoCounter:
     def close(self) -> None:
         self._client.close()
 
-    def read(self) -> int:
+    def read(self, token: int | None = None) -> int:
+        if token is not None:
+            self._fence.check(token, resource=self._table)
         found = self._client.get_item(TableName=self._table, Key={"id": {"S": KEY}}, ConsistentRead=True)
         return int(found["Item"]["value"]["N"])
 
@@ -176,17 +190,19 @@ class HttpCounter:
     def close(self) -> None:
         self._client.close()
 
-    def read(self) -> int:
-        return int(self._client.get("/unfenced").raise_for_status().json()["value"])
+    def read(self, token: int | None = None) -> int:
+        return int(self._ask("GET", token)["value"])
 
     def write(self, value: int, token: int | None) -> None:
-        if token is None:
-            self._client.put("/unfenced", content=str(value)).raise_for_status()
-            return
-        answer = self._client.put("/fenced", content=str(value), auth=FenceAuth(token, resource=KEY))
+        self._ask("PUT", token, str(value))
+
+    def _ask(self, method: str, token: int | None, content: str | None = None) -> Any:
+        path, auth = ("/unfenced", None) if token is None else ("/fenced/counter", FenceAuth(token, resource=KEY))
+        answer = self._client.request(method, path, content=content, auth=auth)
         if answer.status_code == 409:
+            assert token is not None
             raise StaleToken(KEY, token, answer.json().get("highest", token))
-        answer.raise_for_status()
+        return answer.raise_for_status().json()
 
 
 def open_counter(kind: str, where: dict[str, Any]) -> Counter:

@@ -29,15 +29,15 @@ with closing(connect()) as database, database:
     database.execute("INSERT INTO counter SELECT 0, 0 WHERE NOT EXISTS (SELECT 1 FROM counter)")
 
 
-def serve(method: str, presented: Presented | None, content: bytes) -> tuple[int, Any]:
-    """The application itself: GET reads, PUT writes under the token that was handed on."""
+def serve(method: str, path: str, presented: Presented | None, content: bytes) -> tuple[int, Any]:
+    """The application itself: PUT writes under the token that was handed on, GET of `/fenced/counter` reads under it."""
     with closing(connect()) as connection, connection:
+        try:
+            if presented is not None and (method != "GET" or path == "/fenced/counter"):
+                SqlFence("holdfast_fence").check(connection, presented, resource="written//0")
+        except StaleToken as stale:
+            return 409, {"late": stale.highest}
         if method != "GET":
-            try:
-                if presented is not None:
-                    SqlFence("holdfast_fence").check(connection, presented, resource="written//0")
-            except StaleToken as stale:
-                return 409, {"late": stale.highest}
             connection.execute("UPDATE counter SET value = ?, asked = asked + 1", (int(content),))
         value, asked = connection.execute("SELECT value, asked FROM counter").fetchone()
     token = None if presented is None else [presented.resource, presented.token, presented.shared]
@@ -51,14 +51,14 @@ async def asgi(scope: Any, receive: Any, send: Any) -> None:
     while more:
         message = await receive()
         content, more = content + message.get("body", b""), message.get("more_body", False)
-    status, answer = serve(scope["method"], scope.get("holdfast.fence"), content)
+    status, answer = serve(scope["method"], scope["path"], scope.get("holdfast.fence"), content)
     await send({"type": "http.response.start", "status": status, "headers": []})
     await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
 
 
 def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     content = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-    status, answer = serve(environ["REQUEST_METHOD"], environ.get("holdfast.fence"), content)
+    status, answer = serve(environ["REQUEST_METHOD"], environ["PATH_INFO"], environ.get("holdfast.fence"), content)
     start_response(f"{status} Told", [("Content-Type", "application/json")])
     return [json.dumps(answer).encode()]
 

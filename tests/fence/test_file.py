@@ -50,6 +50,19 @@ def test_a_reader_makes_nobody_stale_and_is_refused_after_a_later_writer(tmp_pat
         FENCE.write(path, "4", "13;shared")
 
 
+def test_a_file_that_is_read_under_a_token_is_not_written_under_an_older_one(tmp_path: Path) -> None:
+    path, fence = tmp_path / "state", FileFence()
+    assert fence.read(path, 16) is None
+    fence.write(path, "1", 16)
+
+    assert fence.read(path, 18) == b"1"
+
+    with pytest.raises(StaleToken):
+        fence.write(path, "late", 17)
+    with pytest.raises(StaleToken):
+        fence.read(path, 17)
+
+
 def test_tokens_are_exact_to_the_last(tmp_path: Path) -> None:
     FENCE.write(tmp_path / "state", "1", LARGEST)
 

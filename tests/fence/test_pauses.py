@@ -169,3 +169,22 @@ def test_a_stale_token_is_refused_by_the_counter_itself(scene: Scene) -> None:
     with pytest.raises(StaleToken):
         scene.counter.write(2, 17)
     assert scene.counter.read() == 1
+
+
+def test_nobody_overtakes_who_has_read_under_its_token(scene: Scene) -> None:
+    assert scene.counter.read(18) == 0
+
+    with pytest.raises(StaleToken):
+        scene.counter.write(1, 17)  # it was on its way when the later holder read
+    scene.counter.write(1, 18)
+    assert scene.counter.read(18) == 1
+
+
+def test_an_update_is_lost_between_a_read_without_a_token_and_its_write(scene: Scene) -> None:
+    """The control: the fence has not heard of the later holder yet, so it lets the former one pass."""
+    value = scene.counter.read()
+    scene.counter.write(value + 1, 17)
+
+    scene.counter.write(value + 1, 18)
+
+    assert scene.counter.read() == 1

@@ -178,6 +178,61 @@ def test_of_many_first_uses_at_once_the_highest_stays(moto_server: MotoServer, b
     own.close()
 
 
+def test_a_read_under_a_token_keeps_what_else_is_known_of_the_object(client: Any, bucket: str) -> None:
+    fence = S3Fence(client, bucket)
+    client.put_object(
+        Bucket=bucket, Key="state", Body=b"{}", ContentType="application/json", Metadata={"author": "somebody"}
+    )
+
+    assert fence.read("state", 18) == b"{}"
+
+    found = client.head_object(Bucket=bucket, Key="state")
+    assert (found["ContentType"], found["Metadata"]["author"]) == ("application/json", "somebody")
+    with pytest.raises(StaleToken):
+        fence.write("state", b"late", 17)
+    with pytest.raises(StaleToken):
+        fence.read("state", 17)
+    assert fence.read("state") == b"{}"
+
+
+def test_a_read_under_a_token_makes_the_object_that_a_former_holder_would_make(client: Any, bucket: str) -> None:
+    fence = S3Fence(client, bucket)
+
+    assert fence.read("state", 18) == b""
+
+    with pytest.raises(StaleToken):
+        fence.write("state", b"late", 17)
+
+
+def test_a_read_under_a_token_that_was_overtaken_is_made_again(client: Any, bucket: str) -> None:
+    fence, other = S3Fence(client, bucket), S3Fence(client, bucket)
+    fence.write("state", b"1", 16)
+    put = fence._put_if_unchanged
+
+    def late(*args: Any) -> bool:
+        fence._put_if_unchanged = put  # type: ignore[method-assign]
+        other.write("state", b"2", 17)
+        return put(*args)
+
+    fence._put_if_unchanged = late  # type: ignore[assignment,method-assign]
+
+    assert fence.read("state", 18) == b"2"
+
+
+def test_a_shared_read_makes_nobody_stale(client: Any, bucket: str) -> None:
+    fence = S3Fence(client, bucket)
+    fence.write("state", b"1", 16)
+
+    assert fence.read("state", "18;shared") == b"1"
+
+    fence.write("state", b"2", 17)
+
+
+def test_a_plain_object_cannot_be_read_under_a_token(client: Any, bucket: str) -> None:
+    with pytest.raises(InvalidRequest, match="ETag"):
+        S3Fence(client, bucket, plain=True).read("state", 18)
+
+
 def test_tokens_alone_can_be_kept_for_a_middleware(client: Any, bucket: str) -> None:
     S3Fence(client, bucket).check(18, resource="users")
 

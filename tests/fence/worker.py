@@ -48,7 +48,8 @@ def count(plan: dict[str, Any], seed: int) -> dict[str, int]:
 
 
 def increment(counter: Counter, token: int | None, stops: set[int], number: int, go: str | None) -> None:
-    value = counter.read()
+    # A write of a former holder that is on its way must not come between this and our own: see docs/fencing.md.
+    value = counter.read(token)
     if number in stops:
         stops.remove(number)
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -40,7 +40,7 @@ class MariaDbServer(Server):
         (self.folder / "setup.sql").write_text(_SETUP)
         self.run_once(
             find("mariadb-install-db"), "--no-defaults", f"--datadir={self.folder / 'data'}", "--skip-test-db",
-            "--auth-root-authentication-method=normal",
+            "--auth-root-authentication-method=normal", f"--tmpdir={self.folder}",
         )  # fmt: skip
 
     def command(self) -> list[str]:
@@ -48,6 +48,8 @@ class MariaDbServer(Server):
             find("mariadbd"), "--no-defaults", f"--datadir={self.folder / 'data'}", f"--port={self.port}",
             "--bind-address=127.0.0.1", f"--socket={self.folder / 's'}", f"--pid-file={self.folder / 'pid'}",
             f"--init-file={self.folder / 'setup.sql'}", "--skip-name-resolve", "--max-connections=200",
+            # One that starts removes all temporary tables that it finds there, those of others included.
+            f"--tmpdir={self.folder}",
             # Where nobody pulls a plug, nobody has to wait for a disk.
             "--innodb-flush-log-at-trx-commit=2",
         ]  # fmt: skip

@@ -46,6 +46,21 @@ class FileFence:
             os.replace(place.new, place.path)
             sync_folder(place.path.parent)
 
+    def read(self, path: str | os.PathLike[str], grant: Token) -> bytes | None:
+        """The file's content, None if there is no file; or raise StaleToken.
+
+        Nobody with a lower token can write any more once it is read: what is decided on it stays true.
+        """
+        place = _Place(path, grant, once=False)
+        with Ledger(place.ledger) as ledger:
+            place.admit(ledger)
+            place.remember(ledger)
+            _finish_undo(place.path, ledger)
+            try:
+                return place.path.read_bytes()
+            except FileNotFoundError:
+                return None
+
     def open(self, path: str | os.PathLike[str], grant: Token) -> FencedFile:
         """A file to append to; every append is checked, durable, and there as a whole or not at all."""
         return FencedFile(path, grant)

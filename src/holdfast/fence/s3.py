@@ -15,6 +15,8 @@ _HEAD = re.compile(rb"holdfast-fence 1 ([0-9]{1,16}) ([0-9a-f]{32})\n")
 _LONGEST_HEAD = 80
 _ANY_OBJECT = "object"
 _TRIES = 50
+_KEPT = ("CacheControl", "ContentDisposition", "ContentEncoding", "ContentLanguage", "ContentType", "Metadata")
+"""What an object keeps when only its token is new."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,19 @@ class S3Fence:
         content = data.encode() if isinstance(data, str) else data
         self._put(key, content, presented, f"s3://{self._bucket}/{key}", once, options)
 
-    def read(self, key: str) -> bytes | None:
-        """The object's content without the fence's line; None if there is no object."""
+    def read(self, key: str, grant: Token | None = None) -> bytes | None:
+        """The object's content without the fence's line; None if there is no object.
+
+        With a grant, nobody with a lower token can write any more once it is read: what is decided on
+        it stays true. That writes the object anew; one that is not there is made, empty.
+        """
+        if grant is not None:
+            return self._take_over(key, present(grant, _ANY_OBJECT))
         try:
             body: bytes = self._client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
         except self._client.exceptions.NoSuchKey:
             return None
-        if self._plain:
-            return body
-        head = _HEAD.match(body)
-        return body if head is None else body[head.end() :]
+        return body if self._plain else _content(body)
 
     def check(self, grant: Token, *, resource: str | None = None, once: bool = False) -> None:
         """Raise StaleToken if a higher token was seen for a resource; else remember it, in an object of its own."""
@@ -70,6 +75,28 @@ class S3Fence:
             raise InvalidRequest("plain", True, "an object that holds only a token cannot be plain")
         presented = present(grant, resource, once=once)
         self._put(f"holdfast/1/fence/{presented.resource}", b"", presented, presented.resource, once, {})
+
+    def _take_over(self, key: str, presented: Presented) -> bytes:
+        if self._plain:
+            raise InvalidRequest("plain", True, "content that stays the same keeps its ETag: a read cannot be fenced")
+        resource = f"s3://{self._bucket}/{key}"
+        for _ in range(_TRIES):
+            try:
+                found = self._client.get_object(Bucket=self._bucket, Key=key)
+            except self._client.exceptions.NoSuchKey:
+                found = {}
+            body = found["Body"].read() if found else b""
+            head = _HEAD.match(body)
+            seen = _Seen(0 if head is None else int(head[1]), found.get("ETag"))
+            if presented.is_stale(seen.token, once=False):
+                raise StaleToken(resource, presented.token, seen.token)
+            if presented.shared or (head is not None and seen.token == presented.token):
+                return _content(body)
+            options = {name: found[name] for name in _KEPT if name in found}
+            mark = _head(presented.token, secrets.token_hex(16))
+            if self._put_if_unchanged(key, mark, _content(body), seen, options):
+                return _content(body)
+        raise EngineUnavailable("S3", f"{resource} was changed {_TRIES} times while it was read", "not done")
 
     def _put(
         self, key: str, content: bytes, presented: Presented, resource: str, once: bool, options: dict[str, Any]
@@ -118,6 +145,12 @@ class S3Fence:
                 return False
             raise
         return True
+
+
+def _content(body: bytes) -> bytes:
+    """What stands behind the fence's line."""
+    head = _HEAD.match(body)
+    return body if head is None else body[head.end() :]
 
 
 def _head(highest: int, writer: str) -> bytes:

@@ -151,6 +151,7 @@ class RespAsyncioPort:
         self._stream: Stream | None = None
         self._former: list[Stream] = []
         self._connecting: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def call(self, request: AnyRequest, until: float) -> Any:
         """The reply; EngineUnavailable says whether the request may have been carried out."""
@@ -235,6 +236,9 @@ class RespAsyncioPort:
         while True:
             if self._stream is not None and self._stream.problem is None:
                 return self._stream
+            if self._closed:
+                # By whoever closed it while others still had something to say.
+                raise Lost("the client was closed", sent=False)
             if self._connecting is None:
                 self._connecting = self.loop.create_task(self._connect(until))
                 self._connecting.add_done_callback(self._connected_now)
@@ -264,6 +268,7 @@ class RespAsyncioPort:
 
     def close(self) -> None:
         """Close the connection, in the loop's thread."""
+        self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
         for stream in [*self._former, *([self._stream] if self._stream else [])]:
