@@ -17,7 +17,10 @@ cents, fence = int(sys.argv[4]), FileFence()
 
 with holdfast.connect() as locks:
     with locks.lock_all(f"account:{source.name}", f"account:{target.name}", wait=30.0) as grants:
-        before = {path: int(path.read_text()) for path in (source, target)}
+        held = {path: grants[f"account:{path.name}"] for path in (source, target)}
+        before = {
+            path: int(fence.read(path, grant) or 0) for path, grant in held.items()
+        }  # nobody older writes any more
         for path, change in ((source, -cents), (target, cents)):
-            fence.write(path, str(before[path] + change), grants[f"account:{path.name}"])
+            fence.write(path, str(before[path] + change), held[path])
         print(f"{source.name} {before[source] - cents}, {target.name} {before[target] + cents}")

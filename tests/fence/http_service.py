@@ -30,7 +30,7 @@ with closing(connect()) as database, database:
 
 
 def serve(method: str, path: str, presented: Presented | None, content: bytes) -> tuple[int, Any]:
-    """The application itself: PUT writes under the token that was handed on, GET of `/fenced/counter` reads under it."""
+    """The application itself: PUT writes, and GET of `/fenced/counter` reads, under the token that was handed on."""
     with closing(connect()) as connection, connection:
         try:
             if presented is not None and (method != "GET" or path == "/fenced/counter"):
