@@ -11,7 +11,7 @@ from typing import Any
 from tests.conformance.apis import Actor, Api, Front
 from tests.conformance.engines import Subject
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """How long a test waits for what has to happen, on a machine that is busy with something else."""
 
 

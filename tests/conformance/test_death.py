@@ -85,13 +85,15 @@ async def test_a_dead_waiter_blocks_nobody_past_its_ttl(stage: Stage, locks: Fro
 
 async def test_a_living_waiter_keeps_its_place_for_longer_than_its_ttl(stage: Stage, locks: Front) -> None:
     held = await locks.lock("k").acquire()
-    patient = await stage.client(ttl=0.5)
+    patient = await stage.client(ttl=1.0)
     waiting = await stage.queued(locks, "k", patient.lock("k").acquire())
     place = (await locks.inspect("k")).waiters[0].claim
     looker = stage.another(locks)
 
     async def old() -> bool:
-        return bool((await looker.inspect("k")).waiters[0].age > 1.2)
+        waiters = (await looker.inspect("k")).waiters
+        assert waiters, "it lost its place"
+        return bool(waiters[0].age > 1.5)
 
     await eventually(old)
     assert (await locks.inspect("k")).waiters[0].claim == place

@@ -20,7 +20,7 @@ from tests.faults.children import Child, eventually
 from tests.faults.history import History, violations
 from tests.faults.puppet import Puppet
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "30"))
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "15"))
 TTL = 0.6
 
 

@@ -144,6 +144,7 @@ def entries(path: Path) -> list[tuple[str, int, Any]]:
     return [tuple(json.loads(line)) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.one_recipe
 def test_kills_at_random_moments_leave_one_result_a_key(url: str, tmp_path: Path) -> None:
     seed = int(os.environ.get("HOLDFAST_SEED", "") or random.SystemRandom().randrange(2**32))
     print(f"HOLDFAST_SEED={seed}")

@@ -132,8 +132,9 @@ def test_no_key_is_without_an_owner_for_long_and_no_stale_owner_gets_through(url
     # time measures it; a takeover is four such steps. Nor is a session that ran out because of it: another death.
     hiccup = longest_gap([float(tick) for tick in resource.lrange("ticks", 0, -1)])
     deaths = 1 + max(0, int(resource.get("lost") or 0) - stopped)
-    for key in KEYS:
-        assert longest_gap([entry[3] for entry in entries if entry[0] == key]) < (TTL + 1.0) * deaths + 4 * hiccup
+    longest = max(longest_gap([entry[3] for entry in entries if entry[0] == key]) for key in KEYS)
+    print(f"{longest:.2f} s without an owner; {deaths} deaths at once, the machine held things up for {hiccup:.2f} s")
+    assert longest < (TTL + 1.0) * deaths + 4 * hiccup
     assert int(resource.get("tried") or 0) > len(entries), "nobody was refused, so the fence was not needed"
 
 

@@ -9,8 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
+import pytest
+
 import holdfast
 from holdfast.core import names
+from holdfast.engines.postgres.schema import lock_class
+from tests.engines.postgres.patience import eventually
 
 Connect = Callable[..., holdfast.Client]
 ROUNDS = 60
@@ -91,3 +96,36 @@ def test_many_clients_that_make_the_schema_at_the_same_moment_all_find_it(connec
     grants = [grant for grant in found if grant is not None]
     assert len(grants) == 1
     grants[0].release()
+
+
+@pytest.mark.parametrize(
+    ("name", "begin"),
+    [
+        ("c", lambda locks: next(locks.cell("c").watch())),
+        ("db/users", lambda locks: locks.watch("db/").__enter__()),
+        ("anything", lambda locks: locks.watch("").__enter__()),
+    ],
+    ids=["a cell", "a prefix", "everything"],
+)
+def test_a_watch_begins_after_the_steps_that_have_not_seen_it(
+    connect: Connect, database: psycopg.Connection[Any], schema: str, name: str, begin: Callable[[Any], Any]
+) -> None:
+    """Such a step may commit after the watch has begun, and nobody would be told."""
+    locks = connect()
+    locks.list()
+    began = threading.Event()
+    waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid::bigint = %s"
+    number = lock_class(schema)
+
+    def watch() -> None:
+        begin(locks)
+        began.set()
+
+    with database.transaction():
+        database.execute("SELECT pg_advisory_xact_lock(%s, %s)", (number, names.bucket(name)))
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        eventually(lambda: database.execute(waiting, (number % 2**32,)).fetchone())
+        assert not began.is_set()
+    watcher.join(30.0)
+    assert began.is_set()

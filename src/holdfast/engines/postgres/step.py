@@ -53,7 +53,10 @@ def planned_buckets(command: cm.Command) -> frozenset[int]:
             return frozenset({names.bucket(command.claim.name)})
         case cm.Break() | cm.CellSet():
             return frozenset({names.bucket(command.name)})
-        case cm.RaiseTokens():
+        case cm.Subscribe() if command.prefix:
+            # A step that has not seen the watch has to be over before the watch is said to have begun.
+            return frozenset({names.bucket(command.prefix)})
+        case cm.RaiseTokens() | cm.Subscribe():
             return ALL_BUCKETS
     return frozenset()
 
