@@ -77,14 +77,20 @@ def engine(strength: give.Strength, **known: str) -> object:
 def test_the_engine_is_one_that_is_there_already() -> None:
     assert engine("none") is None
     assert engine("any", machines="one") is SQLITE
-    assert engine("strong", machines="many", runs="nothing") is SERVER
+    assert engine("any", machines="many", runs="nothing") is SERVER
     for runs in ENGINES:
         assert engine("fenced", machines="many", runs=runs) is ENGINES[runs]
     assert set(ENGINES) | {"nothing"} == set(RUNS.answers)
 
 
-def test_where_nothing_is_checked_redis_comes_with_a_warning() -> None:
-    assert "twice" in str(engine("strong", machines="many", runs="redis"))
+@pytest.mark.parametrize("runs", ["redis", "postgresql"])
+def test_where_nothing_is_checked_what_may_grant_twice_comes_with_a_warning(runs: str) -> None:
+    assert "twice" in str(engine("strong", machines="many", runs=runs))
+
+
+def test_where_nothing_is_checked_it_is_said_how_the_others_come_by_a_quorum() -> None:
+    assert "no quorum is needed" in str(engine("strong", machines="one"))
+    assert "--store etcd://" in str(engine("strong", machines="many", runs="nothing"))
 
 
 def test_every_engine_url_is_one() -> None:

@@ -110,6 +110,8 @@ async def test_a_failure_is_recorded_if_told_so(stage: Stage, locks: Front, riva
         with pytest.raises(RecordedFailure) as failed:
             await client.once("k", failures=True).run(work.by(stage))
         assert (failed.value.name, failed.value.error, failed.value.problem) == ("k", "KeyError", "'no such account'")
+        # Who did the work is told where it failed.
+        assert isinstance(failed.value.__cause__, KeyError) == (client is locks)
     assert again.tokens == []
 
 
@@ -202,6 +204,38 @@ async def test_a_decorator_names_an_argument_that_there_is(stage: Stage, locks: 
     for template in ("pay:{other}", "pay:{grant}"):
         with pytest.raises(InvalidRequest):
             locks.target.once(template)(stage.api.function(Work().awaited, Work().__call__))
+
+
+@pytest.mark.parametrize("payment", ["a//b", "x" * 1000, "a\nb", "\0", "\ud800"])
+async def test_an_argument_that_makes_no_name_is_refused_before_the_work(
+    stage: Stage, locks: Front, payment: str
+) -> None:
+    work = Work()
+
+    async def awaited(grant: Any, payment: str) -> Any:
+        return await work.awaited(grant)
+
+    def plain(grant: Any, payment: str) -> Any:
+        return work(grant)
+
+    charge = locks.target.once("pay:{payment}")(stage.api.function(awaited, plain))
+    with pytest.raises(InvalidRequest):
+        await locks.actor.do(charge, payment)
+    assert work.tokens == []
+
+
+async def test_what_is_to_be_kept_for_too_long_is_refused_before_the_work(stage: Stage, locks: Front) -> None:
+    work = Work()
+
+    with pytest.raises(InvalidRequest, match="ten years"):
+        await locks.once("k").run(work.by(stage), keep=11 * 365 * 86_400)
+    with pytest.raises(InvalidRequest, match="ten years"):
+        locks.once("k", keep=1e17)
+    with pytest.raises(InvalidRequest, match="ten years"):
+        locks.latch("k", count=2, keep=1e17)
+    assert work.tokens == []
+
+    assert await locks.once("k").run(work.by(stage), keep=10 * 365 * 86_400) == "done"
 
 
 async def test_work_that_is_no_function_is_refused(locks: Front) -> None:

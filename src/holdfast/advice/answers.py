@@ -69,7 +69,7 @@ ONCE = Advice(
     "once",
     "No lock to hold: once",
     "One recorded result for all who ask, also for those who ask again after a crash. The work itself can start again "
-    "if a worker is lost half-way: pass the token on as an idempotency key.",
+    "if a worker is lost half-way: let whoever does it know it by a key that is the same in every try.",
 )
 LOG = Advice(
     "log",

@@ -61,24 +61,35 @@ ENGINES = {
     "etcd": Choice("etcd://127.0.0.1:2379", "You run it, and it rests on a quorum."),
     "zookeeper": Choice("zookeeper://127.0.0.1:2181", "You run it, and it rests on a quorum."),
 }
-WEAK = (
-    "You run it, but after a failover it may grant a lock twice, and nothing at the other end would notice: prefer an "
-    "engine with a quorum, etcd:// or zookeeper://."
-)
+WEAK = {
+    "one": Choice(SQLITE.url, "On one machine nothing fails over, so no quorum is needed: the locks are in a file."),
+    "nothing": Choice(
+        SERVER.url,
+        "You run nothing that could keep locks: `holdfast serve` does, durably on one node, and on a quorum with "
+        "`--store etcd://a,b,c`.",
+    ),
+    "redis": Choice(
+        ENGINES["redis"].url,
+        "You run it, but after a failover it may grant a lock twice, and nothing at the other end would notice: "
+        "prefer an engine with a quorum, etcd:// or zookeeper://.",
+    ),
+    "postgresql": Choice(
+        ENGINES["postgresql"].url,
+        "You run it, and one server is as durable as your data; but a failover to a replica that was behind may grant "
+        "a lock twice: let commits wait for a replica, or prefer an engine with a quorum, etcd:// or zookeeper://.",
+    ),
+}
+"""Where only a quorum would do: what the others are worth there."""
 
 
 def choose_engine(ask: Ask, strength: Strength) -> Choice | None:
     """Where to keep it; None where nothing is kept."""
     if strength == "none":
         return None
-    if ask(q.MACHINES) == "one":
-        return SQLITE
-    runs = ask(q.RUNS)
-    if runs == "nothing":
-        return SERVER
-    if strength == "strong" and runs == "redis":
-        return Choice(ENGINES[runs].url, WEAK)
-    return ENGINES[runs]
+    runs = "one" if ask(q.MACHINES) == "one" else ask(q.RUNS)
+    if strength == "strong" and runs in WEAK:
+        return WEAK[runs]
+    return {"one": SQLITE, "nothing": SERVER, **ENGINES}[runs]
 
 
 Path = tuple[tuple[Question, str], ...]

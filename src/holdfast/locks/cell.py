@@ -10,7 +10,7 @@ from holdfast.core.backoff import full_jitter
 from holdfast.core.table.commands import Mismatch
 from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, Unsupported
 from holdfast.locks.client import Client
-from holdfast.locks.spec import check_seconds
+from holdfast.locks.spec import check_keep
 from holdfast.locks.watching import Watching
 
 MOST_BYTES = 65_536
@@ -61,7 +61,7 @@ class CellFront:
         if not client.engine.guarantees.cells:
             raise Unsupported(str(client), "cells" if kind == "cell" else f"{kind}, which needs a cell", CAN_KEEP)
         self.client, self.kind, self.name = client, client.kind(kind), name
-        self.keep = check_seconds("keep", keep, least=0.001)
+        self.keep = check_keep(keep)
 
     async def get(self) -> tuple[Value, int]:
         """The value and its version; None and 0 if there is none."""

@@ -7,6 +7,7 @@ import string
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.core.names import check_name
 from holdfast.errors import InvalidRequest
 
 
@@ -32,6 +33,6 @@ def namer(template: str, function: Callable[..., Any], *, after: int = 0) -> Cal
     def name(*args: Any, **kwargs: Any) -> str:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return template.format(**bound.arguments)
+        return check_name(template.format(**bound.arguments))
 
     return name

@@ -5,15 +5,16 @@ writes its own token into the cell (the mark), and records its result only if th
 still there: the late result of a worker that was lost half-way is refused, because the next
 worker's mark has replaced its own.
 
-The work itself can start again after such a loss: `work(grant)` gets the token to pass on as an
-idempotency key.
+The work itself can start again after such a loss, with a higher token. `work(grant)` gets the token
+for a fence; a key by which somebody else knows a repeated request has to be the same in every try.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any
 
@@ -23,10 +24,9 @@ from holdfast.locks.cell import CellFront, Pauses, decode, encode
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
 from holdfast.locks.several import let_go
-from holdfast.locks.spec import Spec, check_seconds
+from holdfast.locks.spec import Spec, check_keep
 
 KEEP = 86_400.0
-SHORTEST_KEEP = 0.001
 KEEP_MARK = 30 * 86_400.0
 """How long the mark of a worker that died is kept, should nobody ask again. No work under a lock takes longer."""
 LONGEST_PROBLEM = 4096
@@ -44,6 +44,8 @@ class Record:
     done: bool = False
     result: Any = None
     failure: tuple[str, str] | None = None
+    cause: BaseException | None = None
+    """What failed, for whoever did the work; it is not kept."""
 
     def encoded(self) -> bytes:
         """As it is kept; InvalidRequest if the result cannot be."""
@@ -63,7 +65,7 @@ class Record:
         """What it means to whoever asked."""
         assert self.done
         if self.failure is not None:
-            raise RecordedFailure(name, *self.failure)
+            raise RecordedFailure(name, *self.failure) from self.cause
         return self.result
 
 
@@ -96,9 +98,7 @@ class OnceFront:
         """The recorded result, worked out here if nobody has done so; NotAcquired if others take longer than `wait`."""
         if not callable(work):
             raise InvalidRequest("work", work, "a function that gets the grant and returns the result")
-        kept_for = (
-            self.cell.keep if isinstance(keep, EllipsisType) else check_seconds("keep", keep, least=SHORTEST_KEEP)
-        )
+        kept_for = self.cell.keep if isinstance(keep, EllipsisType) else check_keep(keep)
         io = self.client.io
         until = None if wait is None else io.now() + wait
         record, _ = await self.look()
@@ -128,6 +128,7 @@ class OnceFront:
             version = await self.cell.write(Record(hold.token).encoded(), version, KEEP_MARK)
         except Conflict:
             return Record()
+        cause: BaseException | None = None
         try:
             record = Record(hold.token, True, await under(hold, work))
             kept = record.encoded()
@@ -137,19 +138,22 @@ class OnceFront:
             if not self.failures:
                 await self.withdraw(version)
                 raise
-            problem = str(error)[:LONGEST_PROBLEM]
+            cause, problem = error, str(error)[:LONGEST_PROBLEM]
             record = Record(hold.token, True, failure=(type(error).__name__, problem))
             kept = record.encoded()
         # What everybody gets is what was kept, the worker too: JSON turns a tuple into a list.
-        return read(decode(kept)) if await self.put(hold, version, kept, keep) else Record()
+        recorded = await self.put(hold, version, kept, keep)
+        return replace(read(decode(kept)), cause=cause) if recorded else Record()
 
     async def put(self, hold: Hold, version: int, kept: bytes, keep: float | None) -> bool:
         """Record what came of the work, if our mark is still there; whether it is recorded.
 
         A write that was not answered is repeated: it cannot be made twice, because the first
-        one replaces the mark.
+        one replaces the mark. For as long as an outage takes away the hold anyway, not for ever:
+        an engine may refuse to write although it renews.
         """
         pauses = Pauses(self.client)
+        until = self.client.io.now() + self.client.ttl
         while True:
             pauses.begin()
             try:
@@ -160,16 +164,14 @@ class OnceFront:
                     return found.done and found.by == hold.token
                 return True
             except EngineUnavailable:
-                if not hold.valid:
+                if not hold.valid or self.client.io.now() >= until:
                     raise
             await pauses.pause()
 
     async def withdraw(self, version: int) -> None:
-        """Take back the mark of a turn that recorded nothing."""
-        try:
+        """Take back the mark of a turn that recorded nothing. One that stays keeps nobody from working."""
+        with suppress(Conflict, EngineUnavailable):
             await self.cell.delete(version)
-        except Conflict:
-            return
 
     async def forget(self) -> bool:
         """Forget what is recorded, so that the next one to ask works again; work that is under way is left alone."""

@@ -26,6 +26,18 @@ def check_seconds(argument: str, value: object, *, least: float = 0.0) -> float 
     return None if math.isinf(value) else float(value)
 
 
+SHORTEST_KEEP, LONGEST_KEEP = 0.001, 10 * 365 * 86_400.0
+"""No engine keeps time further ahead than ten years: one that found out after the work was done could not record it."""
+
+
+def check_keep(value: object) -> float | None:
+    """How long something is kept, or None for ever."""
+    keep = check_seconds("keep", value, least=SHORTEST_KEEP)
+    if keep is not None and keep > LONGEST_KEEP:
+        raise InvalidRequest("keep", value, "it is ten years at most, or None for ever")
+    return keep
+
+
 @dataclass(frozen=True, slots=True)
 class Spec:
     """A lock as the user described it."""

@@ -12,11 +12,15 @@ import pytest
 
 import holdfast
 from holdfast import EngineUnavailable, aio
+from holdfast.core.urls import parse
+from holdfast.engines.etcd import steps
+from holdfast.engines.etcd.address import parse_address
 from holdfast.engines.etcd.keys import end_of
 from holdfast.engines.etcd.messages import message
-from holdfast.engines.etcd.wire import LEASE_KEEP_ALIVE, RANGE, serialize
+from holdfast.engines.etcd.wire import LEASE_KEEP_ALIVE, RANGE, EtcdPort, Wire, serialize
 from holdfast.locks.tokens import raise_tokens
 from holdfast.model import Claim, Gone, Granted, Place
+from holdfast.runtime import clock
 from holdfast.runtime.blocking import run
 from holdfast.verify.servers.etcd import EtcdServer
 from tests.engines.etcd.conftest import Connect
@@ -283,3 +287,27 @@ def test_a_latch_that_is_used_often_keeps_one_lease(server: EtcdServer, connect:
         latch.count_down()
 
     assert len(leases() - before) == 1
+
+
+def test_a_result_that_etcd_has_no_room_for_ends_in_an_error() -> None:
+    """It goes on renewing the lease: waiting for that to end would be waiting for ever."""
+    with (
+        EtcdServer("--quota-backend-bytes", str(2 << 20)) as small,
+        holdfast.connect(small.url, ttl=2.0) as locks,
+    ):
+        wire = Wire(parse_address(parse(small.url)))
+
+        def fill(grant: holdfast.Grant) -> str:
+            for number in range(1000):
+                big = steps.put(f"/filler/{number}".encode(), b"x" * 500_000)
+                try:
+                    EtcdPort(wire).call(steps.step([], [big], repeats=False), clock.now() + 10.0)
+                except EngineUnavailable:
+                    return "done"
+            raise AssertionError("it is never full")
+
+        try:
+            with pytest.raises(EngineUnavailable, match="space"):
+                locks.once("k").run(fill)
+        finally:
+            wire.close()

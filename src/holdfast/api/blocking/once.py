@@ -26,7 +26,8 @@ class Once:
     """A key under which work is done, and its result recorded for whoever comes again.
 
     The work can start again if a worker was lost half-way; a late result of the lost one is
-    refused. Pass the token of the grant on, as an idempotency key.
+    refused. Where somebody else does the work, give them a key that is the same in every try;
+    the token of the grant is for a fence.
     """
 
     def __init__(self, client: Core, spec: Spec, keep: float | None, failures: bool) -> None:
