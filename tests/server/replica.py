@@ -69,6 +69,12 @@ class Replica:
         assert mirror is not None
         return mirror.table
 
+    async def look_away(self) -> None:
+        """Let it see nothing of what others do, nor stand for election."""
+        assert self._running is not None
+        self._running.cancel()
+        await asyncio.wait([self._running])
+
     async def stop(self, in_order: bool = True) -> None:
         """End it; not in order: its lease stays, as after a kill."""
         if in_order:

@@ -91,6 +91,16 @@ async def fill(replica: Replica) -> None:
         await replica.do(CellSet("cell", f"c{number}", b"x" * 60_000, None, None))
 
 
+async def until_snapshot(replica: Replica) -> None:
+    """Take and give back until there is another snapshot."""
+    before = replica.store.head.number
+    for number in itertools.count():
+        await replica.do(Enter(claim(f"n{number}")))
+        await replica.do(Release(claim(f"n{number}")))
+        if replica.store.head.number > before:
+            return
+
+
 # What comes back
 
 
@@ -246,17 +256,53 @@ async def test_who_missed_a_term_finds_what_was_written_in_the_place_of_what_was
     assert late.node.mirror is not None
     mirror = late.node.mirror
     await late.until(lambda: mirror.next == number + 2)
-    # From here on it hears nothing.
-    late.node._look_away()
+    # From here on it sees nothing.
+    await late.look_away()
     await first.node.resign()
     second = await start("two")
     await second.do(Enter(claim("b")))
     assert second.store.number == number + 1
 
-    found = await late.node._catch_up(second.store.head, second.store._head_revision)
+    await late.node._tail()
 
-    assert found is mirror
+    assert late.node.mirror is mirror
     assert "s1-b" in mirror.table.rows
+
+
+async def test_who_has_not_read_the_log_that_a_snapshot_stands_for_goes_on_from_where_it_was(start: Start) -> None:
+    leader = await start("one", options="&log_kib=20")
+    await opened(leader, "held")
+    late = await start("late", leads=False)
+    await late.until(lambda: late.node.leader is not None and late.node.number == leader.store.number)
+    mirror = late.node.mirror
+    await late.look_away()
+    await until_snapshot(leader)
+
+    await late.node._tail()
+
+    assert late.node.mirror is mirror
+    assert mirror is not None
+    same(mirror.table, leader.service.table)
+    assert mirror.head == leader.store.head
+    since = leader.store.keys.logs_from(mirror.head.number + 1)
+    assert mirror.log_bytes == sum([len(kv.value) async for kv in read_all(leader.store.etcd.call, *since)])
+
+
+async def test_who_was_away_for_two_snapshots_reads_everything_again(start: Start) -> None:
+    leader = await start("one", options="&log_kib=20")
+    await opened(leader, "held")
+    late = await start("late", leads=False)
+    await late.until(lambda: late.node.leader is not None and late.node.number == leader.store.number)
+    mirror = late.node.mirror
+    await late.look_away()
+    await until_snapshot(leader)
+    await until_snapshot(leader)
+
+    await late.node._tail()
+
+    assert late.node.mirror is not mirror
+    assert late.node.mirror is not None
+    same(late.node.mirror.table, leader.service.table)
 
 
 async def test_what_is_cleared_away_late_is_not_what_was_written_since(start: Start) -> None:

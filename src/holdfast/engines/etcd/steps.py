@@ -67,9 +67,14 @@ def get(key: bytes) -> Any:
     return _Op(request_range=_Range(key=key))
 
 
+def get_range(start: bytes, end: bytes, limit: int = 0) -> Any:
+    """Read every key from one up to another."""
+    return _Op(request_range=_Range(key=start, range_end=end, limit=limit))
+
+
 def get_all(start: bytes, limit: int = 0) -> Any:
     """Read every key that starts so."""
-    return _Op(request_range=_Range(key=start, range_end=end_of(start), limit=limit))
+    return get_range(start, end_of(start), limit)
 
 
 def latest(start: bytes, limit: int, before: int = 0) -> Any:

@@ -21,7 +21,7 @@ class Keys:
         self.head = root + b"head"
         """What the last snapshot is, and where tokens began."""
         self.live = root + b"live/"
-        """What followers watch: the leader and the log."""
+        """What changes all the time: the leader and the log."""
         self.leader = self.live + b"leader"
         self.logs = self.live + b"log/"
         self.snapshots = root + b"snapshot/"

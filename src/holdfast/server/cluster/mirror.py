@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from holdfast.core.table import Dictionary
@@ -44,14 +44,40 @@ class Mirror:
         """The entry that comes next."""
         return self._joiner.next
 
-    def take(self, number: int, entry: bytes) -> None:
-        """One more entry of the log. Untrusted if it is not the next."""
-        for batch in self._joiner.take(number, entry):
-            put, table = self.table.put, self.table
+    def take(self, found: Iterable[tuple[int, bytes]]) -> None:
+        """The next entries of the log. Untrusted if one of them is not; those before it are taken."""
+        batches: list[codec.Batch] = []
+        try:
+            for number, entry in found:
+                batches += self._joiner.take(number, entry)
+                self.weigh(number, entry)
+        finally:
+            self._apply(batches)
+
+    def _apply(self, batches: Sequence[codec.Batch]) -> None:
+        """Let them have the last word. Most claims come and go between two looks: they are not made at all."""
+        table, put = self.table, self.table.put
+        rows: dict[str, codec.Record] = {}
+        for batch in batches:
             for record in batch.records:
-                put(codec.change(record, table))
+                kind = record[0]
+                if kind == "R":
+                    rows[record[1][0]] = record
+                elif kind == "r":
+                    rows.pop(record[1], None)
+                    if record[1] in table.rows:
+                        put(codec.change(record, table))
+                else:
+                    put(codec.change(record, table))
             self.at, self.heard = batch.at, clock.now()
-        self.weigh(number, entry)
+        for record in rows.values():
+            put(codec.change(record, table))
+
+    def settle(self, head: Head, revision: int) -> None:
+        """There is a new snapshot, and what it stands for is no log any more."""
+        self.head, self.head_revision = head, revision
+        while self._sizes and (first := next(iter(self._sizes))) <= head.number:
+            self.drop(first)
 
     def weigh(self, number: int, entry: bytes) -> None:
         """It is in the log."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from holdfast.core.deadline import beat_interval
 from holdfast.core.table import Dictionary
 from holdfast.engines.etcd import steps
-from holdfast.engines.etcd.keys import end_of
-from holdfast.engines.etcd.watcher import DELETED, Watcher
+from holdfast.engines.etcd.watcher import Watcher
 from holdfast.engines.etcd.wire import LeaseGone
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
@@ -24,7 +21,7 @@ from holdfast.server.cluster.membership import Member, Membership, unpacked
 from holdfast.server.cluster.mirror import Mirror, load
 from holdfast.server.cluster.status import ask_etcd, status
 from holdfast.server.cluster.store import ClusterStore
-from holdfast.server.cluster.wire import read, read_all
+from holdfast.server.cluster.wire import PAGE
 from holdfast.server.codec import TooNew, Untrusted
 from holdfast.server.service import Service
 from holdfast.server.store import Deposed, StoreRefused
@@ -33,8 +30,11 @@ log = logging.getLogger("holdfast.server")
 
 PAUSE = 0.2
 """Seconds between tries while etcd is out of reach."""
-GATHER = 0.02
-"""Seconds for which entries of the log gather before a follower takes them: one turn for many."""
+TAIL = 0.2
+"""Seconds between two looks of a follower at the log. A watch would bring every batch by itself, and cost etcd and
+the follower as much as the commit; whoever takes over has to read no more than came since its last look."""
+LEADER = "leader"
+"""What the one watch is called."""
 
 
 class Node:
@@ -50,14 +50,9 @@ class Node:
         self._watcher = Watcher(self.etcd.wire)
         self.etcd.wire.moved = self._watcher.restart
         self._loop = asyncio.get_running_loop()
-        self._news: list[Any] = []
-        """Events that the watch has brought, not taken yet."""
-        self._missed = False
         self._ending = False
         self._asked: asyncio.Task[bytes] | None = None
         """The last look for HF.CLUSTER: many who ask at once share one."""
-        self._watches = 0
-        """How many there were: what an earlier one brings comes too late."""
         self._wake = asyncio.Event()
         self._over: asyncio.Future[None] = self._loop.create_future()
         """Done when this server leads no more."""
@@ -150,7 +145,9 @@ class Node:
 
     async def _follow(self) -> int:
         """Tail the log until nobody leads and this server is elected; the term that it leads in."""
-        await self._load()
+        self.mirror, revision = await load(self.etcd.call, self.keys)
+        self._watcher.watch(LEADER, self.keys.leader, revision + 1, self._hear)
+        await self._look()
         while True:
             if not self.membership.lease:
                 raise LeaseGone
@@ -158,86 +155,54 @@ class Node:
                 term = await self._campaign()
                 if term:
                     return term
-            try:
-                await asyncio.wait_for(self._wake.wait(), self.membership.granted)
-            except TimeoutError:
-                await self._look_around()
-            await asyncio.sleep(GATHER if self.leader is not None and not self._leader_gone() else 0)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), TAIL)
             self._wake.clear()
-            news, self._news = self._news, []
-            if self._missed:
-                await self._load()
-            else:
-                self._take(news)
+            await self._look()
 
-    async def _look_around(self) -> None:
-        """Nothing was heard for a lease: see whether that is because nothing happened."""
-        kv, _ = await read(self.etcd.call, self.keys.leader)
-        self._meet(kv)
-        unheard = None
-        if self.mirror is not None:
-            unheard, _ = await read(self.etcd.call, self.keys.log(self.mirror.next))
-        self._missed = self._missed or (unheard is not None and not self._news)
-
-    def _leader_gone(self) -> bool:
-        return any(event.type == DELETED and event.kv.key == self.keys.leader for event in self._news)
-
-    async def _load(self) -> None:
-        """Read everything, and watch what comes after that."""
-        self._look_away()
-        self.mirror, revision = await load(self.etcd.call, self.keys)
-        live, hear = self.keys.live, partial(self._hear, self._watches)
-        self._watcher.watch("live", live, revision + 1, hear, end=end_of(live))
-        kv, _ = await read(self.etcd.call, self.keys.leader)
-        self._meet(kv)
-
-    def _look_away(self) -> None:
-        """End the watch; what it has brought, or still brings, does not count."""
-        self._watcher.unwatch("live")
-        self._watches += 1
-        self._missed, self._news = False, []
-
-    def _hear(self, watch: int, events: Sequence[Any] | None) -> None:
-        """In the watch's thread."""
+    def _hear(self, _: object) -> None:
+        """In the watch's thread: another one leads, or nobody does."""
         with suppress(RuntimeError):  # the loop is closed: nobody follows any more
-            self._loop.call_soon_threadsafe(self._gather, watch, None if events is None else list(events))
+            self._loop.call_soon_threadsafe(self._wake.set)
 
-    def _gather(self, watch: int, events: list[Any] | None) -> None:
-        if watch != self._watches:
-            return
-        if events is None:
-            self._missed = True
-        else:
-            self._news += events
-        self._wake.set()
+    async def _look(self) -> None:
+        """See who leads, and take what the log has more."""
+        self._meet(await self._tail())
 
-    def _take(self, events: list[Any]) -> None:
-        """What is new: entries of the log, and who leads."""
-        for event in events:
-            key = event.kv.key
-            if key == self.keys.leader:
-                self._meet(None if event.type == DELETED else event.kv)
-            elif event.type == DELETED:
-                if self.mirror is not None:
-                    self.mirror.drop(self.keys.number(key))
-            elif not self._missed:
-                self._missed = not self._follows(self.keys.number(key), event.kv.value)
-        if self._missed:
-            self._wake.set()
+    async def _tail(self) -> Any | None:
+        """Take what the log has more, or read everything if it does not go on from here; the leader's key."""
+        if self.mirror is not None:
+            # What was not finished may have been cleared away by one who led meanwhile, with another in its place.
+            self.mirror.forget_unfinished()
+        while True:
+            looks = steps.get(self.keys.leader), steps.get(self.keys.head)
+            first = 1 if self.mirror is None else self.mirror.next
+            answer = await self.etcd.decide([], [*looks, steps.get_range(*self.keys.logs_from(first), PAGE)])
+            leader, head, found = (each.response_range for each in answer.message.responses)
+            if not head.kvs:
+                self.mirror = None
+            elif not self._follows(head.kvs[0], found):
+                self.mirror, _ = await load(self.etcd.call, self.keys)
+            elif found.more:
+                continue
+            return leader.kvs[0] if leader.kvs else None
 
-    def _follows(self, number: int, entry: bytes) -> bool:
-        """Take an entry of the log; False if it does not go on from here, and all has to be read again.
+    def _follows(self, head: Any, found: Any) -> bool:
+        """Take entries of the log; False if they do not go on from here, and all has to be read again.
 
-        That is so in a new cluster, whose head is not known here yet, and when a batch was begun and not finished.
+        That is so in a new cluster, whose head is not known here yet, and for one who was away for so long that
+        what comes next was removed.
         """
-        if self.mirror is None:
+        mirror = self.mirror
+        if mirror is None:
             return False
         try:
-            self.mirror.take(number, entry)
+            mirror.take((self.keys.number(kv.key), kv.value) for kv in found.kvs)
         except Untrusted as error:
             log.info("the log does not go on from here", extra={"problem": str(error)})
             return False
-        return True
+        mirror.settle(read_head(head.value), head.mod_revision)
+        return bool(found.more) or mirror.number >= mirror.head.number
 
     def _meet(self, leader: Any | None) -> None:
         """Remember who leads: the leader's key. One of our own, that we lead by no more, is nobody's."""
@@ -269,31 +234,16 @@ class Node:
 
     async def _prepare(self, term: int) -> Mirror:
         """All that was ever answered, and nothing that was not."""
-        kv, _ = await read(self.etcd.call, self.keys.head)
-        if kv is None:
+        # Nobody else writes now.
+        await self._tail()
+        mirror, self.mirror = self.mirror, None
+        if mirror is None:
             first = Head(first_number=int(time.time() * 1_000_000))
             revision = await write_head(self.etcd.call, self.keys, term, 0, first)
             if revision is None:
                 raise LeaseGone
             return Mirror(Dictionary(first.first_number), first, revision, Joiner(0, 0), 0.0)
-        mirror = await self._catch_up(read_head(kv.value), kv.mod_revision)
-        if mirror is None:
-            mirror, _ = await load(self.etcd.call, self.keys)
-        assert mirror is not None, "there is a head"
         await mirror.clear_unfinished(self.etcd.call, self.keys, steps.created_at(self.keys.leader, term))
-        return mirror
-
-    async def _catch_up(self, head: Head, revision: int) -> Mirror | None:
-        """The mirror with the rest of the log: nobody else writes now. None if it is too far behind."""
-        mirror = self.mirror
-        if mirror is None or head.number > mirror.number:
-            return None
-        # What was not finished may have been cleared away by one who led meanwhile, with something else in its place.
-        mirror.forget_unfinished()
-        async for kv in read_all(self.etcd.call, *self.keys.logs_from(mirror.next)):
-            if not self._follows(self.keys.number(kv.key), kv.value):
-                return None
-        mirror.head, mirror.head_revision = head, revision
         return mirror
 
     # Leading
@@ -301,8 +251,8 @@ class Node:
     async def _lead(self, term: int) -> None:
         """Serve until deposed."""
         began = clock.now()
-        self._look_away()
-        mirror, self.mirror = await self._prepare(term), None
+        self._watcher.unwatch(LEADER)
+        mirror = await self._prepare(term)
         if not self.membership.lease or self._ending:
             raise LeaseGone
         self._over = self._loop.create_future()

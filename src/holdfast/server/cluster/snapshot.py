@@ -77,10 +77,11 @@ class Snapshot:
     def __init__(self, etcd: Etcd, keys: Keys, changes: Iterator[Change], head: Head) -> None:
         self._etcd, self._keys, self._changes, self.head = etcd, keys, changes, head
 
-    async def write(self, term: int, seen: int) -> tuple[Head, int] | None:
-        """Write it, and let the log go that it stands for, in place of the head of revision `seen`.
+    async def write(self, term: int, before: Head, seen: int) -> tuple[Head, int] | None:
+        """Write it in place of the snapshot `before`, whose head is of revision `seen`.
 
-        The new head and its revision; None if that term is over.
+        The new head and its revision; None if that term is over. The log that led to the one before goes. What came
+        since then stays until the next: followers may not have read the last of it.
         """
         keys, number, call = self._keys, self.head.number, self._etcd.call
         mine = steps.created_at(keys.leader, term)
@@ -96,7 +97,7 @@ class Snapshot:
                     return None
                 count, size = count + 1, size + len(part)
         head = replace(self.head, parts=count, sum=chain, size=size)
-        also = [steps.delete_range(*keys.logs_upto(number)), *others(keys, number)]
+        also = [steps.delete_range(*keys.logs_upto(before.number)), *others(keys, number)]
         revision = await write_head(call, keys, term, seen, head, also)
         return None if revision is None else (head, revision)
 

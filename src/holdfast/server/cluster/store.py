@@ -239,7 +239,7 @@ class ClusterStore:
         """Write a snapshot, and let go of what it stands for."""
         before = self._log_bytes
         try:
-            written = await snapshot.write(term, self._head_revision)
+            written = await snapshot.write(term, self.head, self._head_revision)
         except asyncio.CancelledError:
             return
         except Exception as error:
