@@ -37,6 +37,11 @@ async def opened(inside: Inside, store: GatedStore, session: str) -> Client:
     return client
 
 
+def be_patient(inside: Inside, store: GatedStore, seconds: float) -> None:
+    """Let the store be one whose commits take long, and may wait for so long."""
+    store.patience, inside.service.batches._pace = seconds, 1e9
+
+
 async def test_a_grant_is_answered_when_it_is_kept_and_not_before(inside: Inside, store: GatedStore) -> None:
     client = await opened(inside, store, "session1")
     client.send("HF.ACQUIRE", "session1-1", "k")
@@ -65,6 +70,59 @@ async def test_what_comes_during_a_commit_goes_into_the_next_together(inside: In
 
     assert [len(client.replies()) for client in clients] == [0, 1, 1, 1, 1]
     assert len(store.kept) == before + 2
+
+
+async def test_a_patient_store_gets_those_who_were_just_answered_with_those_who_waited(
+    inside: Inside, store: GatedStore
+) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    be_patient(inside, store, 1e6)
+    first.send("HF.ACQUIRE", "session1-1", "k1")
+    await inside.turn()
+    second.send("HF.ACQUIRE", "session2-1", "k2")
+    store.let()
+    await inside.turn(20)
+    assert len(first.replies()) == 1
+    assert store.gates == []
+
+    first.send("HF.RELEASE", "session1-1")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+
+    assert [len(first.replies()), len(second.replies())] == [1, 1]
+
+
+async def test_a_patient_store_does_not_wait_when_all_who_were_answered_are_there(
+    inside: Inside, store: GatedStore
+) -> None:
+    client = await opened(inside, store, "session1")
+    be_patient(inside, store, 1e6)
+    for command in (("HF.ACQUIRE", "session1-1", "k"), ("HF.RELEASE", "session1-1")):
+        client.send(*command)
+        await inside.turn()
+        store.let()
+        await inside.settle()
+
+    assert len(client.replies()) == 2
+
+
+async def test_a_patient_store_does_not_wait_for_ever_for_one_who_does_not_come_again(
+    inside: Inside, store: GatedStore
+) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    be_patient(inside, store, 0.01)
+    first.send("HF.ACQUIRE", "session1-1", "k1")
+    await inside.turn()
+    second.send("HF.ACQUIRE", "session2-1", "k2")
+    store.let()
+    deadline = inside.loop.time() + 20
+    while not store.gates and inside.loop.time() < deadline:
+        await inside.turn()
+    store.let()
+    await inside.settle()
+
+    assert len(second.replies()) == 1
 
 
 async def test_nobody_sees_what_is_not_kept_yet(inside: Inside, store: GatedStore) -> None:

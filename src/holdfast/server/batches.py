@@ -62,6 +62,10 @@ class Batches:
         """How long the last commits took, in seconds."""
         self._due = False
         self._task: asyncio.Task[None] | None = None
+        self._expected, self._patient_until = 0, 0.0
+        """How many speakers the next commit waits for, and until when."""
+        self._company: asyncio.Future[None] | None = None
+        """Done when they are there, if somebody waits for that."""
 
     def gather(self) -> None:
         """Something is about to happen: see to it after this turn of the loop."""
@@ -72,6 +76,8 @@ class Batches:
     def _turn_over(self) -> None:
         self._due = False
         if self._task is not None:
+            if self._company is not None and len(self.speakers) >= self._expected:
+                arrived(self._company)
             return
         if self.urgent or len(self.changes) > MOST_LAZY:
             self.urgent = True
@@ -84,6 +90,9 @@ class Batches:
         observers: list[asyncio.Future[bool]] = []
         try:
             while self.urgent:
+                await self._wait_for_company()
+                if not self.urgent:
+                    break  # all of it was abandoned meanwhile
                 changes, self.changes, self.urgent = self.changes, [], False
                 undo, self.undo = self.undo, []
                 parcels, observers = self.take()
@@ -99,6 +108,8 @@ class Batches:
                         each()
                     continue
                 self._took(time.perf_counter() - began, len(changes))
+                self._expected = len(parcels) + len(self.speakers)
+                self._patient_until = self.loop.time() + min(self.store.patience, self._pace / 2)
                 self.let_out(parcels, observers)
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
             disappoint(observers)
@@ -111,6 +122,21 @@ class Batches:
             self._task = None
             self.idle.set()
         self.let_out(*self.take())
+
+    async def _wait_for_company(self) -> None:
+        """Wait, not for long, for those who were just answered: most ask again at once, and one commit does for all.
+
+        Otherwise those who came during a commit and those who were answered by it take turns for ever: twice as many
+        commits, each half as large.
+        """
+        left = self._patient_until - self.loop.time()
+        if left <= 0 or len(self.speakers) >= self._expected:
+            return
+        self._company = self.loop.create_future()
+        timer = self.loop.call_later(left, arrived, self._company)
+        await self._company
+        timer.cancel()
+        self._company = None
 
     def _took(self, seconds: float, changes: int) -> None:
         self.tally.commit(seconds, changes)
@@ -157,6 +183,7 @@ class Batches:
 
     async def finish(self) -> None:
         """Bring everything to the store that was gathered, heartbeats too, and let it out."""
+        self._expected = 0
         while self.changes or self.speakers or self._task is not None:
             self.urgent = self.urgent or bool(self.changes)
             self.gather()
@@ -164,6 +191,12 @@ class Batches:
             await self.idle.wait()
             if not self.changes and not self.speakers and self._task is None:
                 break
+
+
+def arrived(company: asyncio.Future[None]) -> None:
+    """Those who were waited for are here, or have taken too long."""
+    if not company.done():
+        company.set_result(None)
 
 
 def disappoint(observers: list[asyncio.Future[bool]]) -> None:

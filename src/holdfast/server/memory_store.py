@@ -17,7 +17,7 @@ class MemoryStore:
     address = "memory://"
     scheme = "memory"
     durable = False
-    shortest_ttl = 0.0
+    shortest_ttl = patience = 0.0
 
     def __init__(self) -> None:
         self._batches = self._changes = 0

@@ -81,6 +81,8 @@ class Store(Protocol):
     """For messages: the URL without secrets."""
     shortest_ttl: float
     """No session is granted less, whatever it asks for."""
+    patience: float
+    """Seconds that a commit may wait for those who were just answered, or half of what the last ones took if less."""
 
     def may_answer(self) -> bool:
         """Whether what was kept may be told: not by one whose leadership another may have by now. Cheap."""

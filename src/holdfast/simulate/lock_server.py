@@ -47,7 +47,7 @@ class SimulatedStore:
     """A log of batches on a simulated disk: the same bytes that a real store writes, and the same way back."""
 
     address = "simulated://"
-    shortest_ttl = 0.0
+    shortest_ttl = patience = 0.0
 
     def __init__(self, world: World, machine: Machine, disk: Disk, loop: SimulatedLoop) -> None:
         self._world, self._machine, self._disk, self._loop = world, machine, disk, loop
