@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import hiredis
 
@@ -54,10 +54,17 @@ class Line(asyncio.Transport):
         self.reading = True
 
 
+class Served(Protocol):
+    """What a connection needs."""
+
+    service: Service
+    commands: Commands
+
+
 class Client:
     """One connection to the inside."""
 
-    def __init__(self, inside: Inside, user: User | None = None) -> None:
+    def __init__(self, inside: Served, user: User | None = None) -> None:
         self.line = Line()
         self.connection = Connection(inside.service, inside.commands)
         self.connection.connection_made(self.line)

@@ -13,7 +13,9 @@ from holdfast.server.cluster.membership import Member
 from holdfast.server.cluster.mirror import load
 from holdfast.server.cluster.node import Node
 from holdfast.server.cluster.store import ClusterStore
+from holdfast.server.dispatch import Commands
 from holdfast.server.limits import Limits
+from holdfast.server.logins import Logins
 from holdfast.server.service import About, Service
 from holdfast.server.store import Deposed
 from holdfast.server.users import Users
@@ -29,6 +31,7 @@ class Replica:
         self.service = Service(self.store, loop, Limits(), Users(), about, self._broken)
         self.node = Node(self.store, self.service, Member(id_, f"{id_}.test:7420", "", "test", 0.0))
         self.service.node = self.node
+        self.commands = Commands(Logins("test"))
         self.troubles: list[Exception] = []
         self._running: asyncio.Task[None] | None = None
 
@@ -86,5 +89,6 @@ class Replica:
             self.node._renewing.cancel()
         self.node.close()
         self.store.close()
+        self.commands.logins.close()
         if self.service._alarm is not None:
             self.service._alarm.cancel()

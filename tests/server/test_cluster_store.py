@@ -31,6 +31,7 @@ from holdfast.verify.servers.etcd import EtcdServer
 from tests.core.crowd import replayed
 from tests.core.test_stores_agree import Stores
 from tests.core.walk import walk
+from tests.server.inside import Client
 from tests.server.replica import Replica
 from tests.server.test_sqlite_store import same
 
@@ -444,6 +445,21 @@ async def test_who_resigned_does_not_join_again(start: Start) -> None:
     assert [kv.key async for kv in read_all(leader.store.etcd.call, members, end_of(members))] == []
     assert not leader.store.leads
     assert leader.store.may_answer(), "those who still ask are told to ask elsewhere"
+
+
+async def test_who_asks_when_the_lead_is_given_back_is_told_to_come_back(start: Start) -> None:
+    leader = await start()
+    client = Client(leader)
+    client.send("HF.OPEN", "session1", "x" * 22, 60_000)
+    await leader.until(lambda: bool(client.replies()))
+    leader.service.stop(1000)
+    await leader.service.batches.finish()
+    await leader.node.resign()
+
+    client.send("HF.RELEASE", "session1-1")
+
+    await leader.until(lambda: bool(client.line.sent), within=5.0)
+    assert str(client.replies()[0]).startswith("HFSTOPPING")
 
 
 async def test_nothing_is_answered_once_the_lease_may_be_anothers(start: Start) -> None:

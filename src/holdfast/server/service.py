@@ -192,7 +192,8 @@ class Service:
         nobody is granted what a dead one held while the store could still bring it back to life."""
         self.now, self.wall = self.store.now(), self.time_of_day()
         self.batches.gather()
-        if self.now >= self.deaths.due:
+        # One that stops has nothing to give to others, and may have given back its right to write.
+        if self.now >= self.deaths.due and not self.stopping:
             try:
                 self.sweep()
             except Exception as error:
