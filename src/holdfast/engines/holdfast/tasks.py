@@ -22,6 +22,9 @@ from holdfast.runtime import clock
 class PushStream(Stream):
     """A connection on which pushes come between replies."""
 
+    at_once = 64
+    """More than elsewhere: what arrives together is kept by one commit."""
+
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop, hear: Hear, lost: Callable[[], None]) -> None:
         super().__init__(address, loop)
         self.session: str | None = None

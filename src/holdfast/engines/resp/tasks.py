@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hiredis import ProtocolError, Reader, ReplyError
@@ -37,35 +38,50 @@ class Taker(Protocol):
 class Stream(asyncio.Protocol):
     """One connection. Replies come in the order of the requests, so nobody has to wait for another's reply to send."""
 
+    at_once = 16
+    """How many requests of one turn of the loop wait for each other: the server works on them while more are made."""
+
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
         self.address, self.loop = address, loop
         self.problem: str | None = None
         """Why it is not usable any more."""
         self._reader = Reader()
         self._gets, self._feed = self._reader.gets, self._reader.feed
+        self._future: Callable[[], asyncio.Future[Any]] = loop.create_future
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
+        self._writes = False
+        """Whether the rest is written when this turn of the loop is over."""
         self._waiting: deque[tuple[Taker, float, float]] = deque()
         self._heard = clock.now()
         self._ticking = False
 
     def send(self, packed: bytes, until: float) -> asyncio.Future[Any]:
-        """Send a command with whatever else is sent in this turn of the loop; the future gets its reply or Lost."""
-        future: asyncio.Future[Any] = self.loop.create_future()
+        """Send a command with what else is sent in this turn of the loop; the future gets its reply or Lost."""
+        future = self._future()
         self.send_for(future, packed, until)
         return future
 
     def send_for(self, taker: Taker, packed: bytes, until: float) -> None:
         """The same for somebody who takes the reply in another way."""
-        if not self._out:
-            self.loop.call_soon(self._flush)
-        self._out.append(packed)
+        out = self._out
+        out.append(packed)
         self._waiting.append((taker, until, clock.now()))
+        if len(out) >= self.at_once:
+            self._write()
+        elif not self._writes:
+            self._writes = True
+            self.loop.call_soon(self._turn_over)
         if not self._ticking:
             self._ticking = True
             self.loop.call_later(TICK, self._tick)
 
-    def _flush(self) -> None:
+    def _turn_over(self) -> None:
+        self._writes = False
+        if self._out:
+            self._write()
+
+    def _write(self) -> None:
         out, self._out = self._out, []
         if self._transport is not None and self.problem is None:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
