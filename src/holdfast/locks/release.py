@@ -25,16 +25,20 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
         until = min(by, client.until())
         doubtful = hold.claim.id in client.doubtful
         give = give_back(client, hold.claim, until) if doubtful else client.verbs.release(hold.claim, until)
-        reply = await client.io.shielded(give)
+        reply = await give
     except (LockLost, NotHeld):
         raise
-    except BaseException:
+    except BaseException as error:
         if entries > 1:
             raise
         # It may be free already, and will be once the keeper gets through: not valid from here on.
         hold.withdrawn, hold.released = True, False
         hold.session.drop(hold)
-        client.start_keeper().withdraw(hold.claim, unanswered=False)
+        if isinstance(error, Exception | GeneratorExit):
+            client.start_keeper().withdraw(hold.claim, unanswered=False)
+        else:
+            # The caller was told to stop, and stops when it is free: to say so again is safe, whatever was done.
+            await client.io.shielded(client.withdraw(hold.claim, unanswered=False))
         raise
     hold.session.drop(hold)
     if isinstance(reply, Gone) and not hold.withdrawn:
