@@ -207,7 +207,7 @@ def keep(client: Client, session: Session, claim: Claim, reply: Granted, sent: f
     if client.io.now() >= session.deadline or not session.add(hold):
         keeper.withdraw(claim, unanswered=False)
         return None
-    if hold.mortal:
+    if reply.hold_left is not None:
         keeper.verbs.bell.set()
     return hold
 

@@ -100,7 +100,8 @@ class Client:
 
     def session_now(self) -> Session | None:
         """The session, if there is one and it lives."""
-        self.check_open()
+        if self.closed:
+            self.check_open()
         session = self.session
         return session if session is not None and session.over is None and self.io.now() < session.deadline else None
 
@@ -147,8 +148,9 @@ class Client:
     def new_claim(self, session: Session, spec: Spec, waits: bool, owner: str = "") -> Claim:
         """A claim with an id of its own, of whoever is running now unless told."""
         current, thread = current_owner()
+        id_ = session.id
         return Claim(
-            session.claim_id(), session.id, f"{session.id}/{owner or current}", self.kind(spec.kind), spec.name,
+            session.claim_id(), id_, f"{id_}/{owner or current}", f"{self.namespace}.{spec.kind}", spec.name,
             spec.mode, spec.subtree, spec.limit, waits, False, spec.max_hold, spec.note, thread,
         )  # fmt: skip
 

@@ -25,10 +25,9 @@ class GrantView:
         self._released = False
         self._unhook: Callable[[], None] | None = None
 
-    def _tell(self, on_lost: Callable[[Any], object] | None) -> None:
+    def _tell(self, on_lost: Callable[[Any], object]) -> None:
         """Call this with the grant when it is lost, until it is released."""
-        if on_lost is not None:
-            self._unhook = self._hold.when_lost(partial(on_lost, self))
+        self._unhook = self._hold.when_lost(partial(on_lost, self))
 
     @property
     def name(self) -> str:

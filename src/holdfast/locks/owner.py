@@ -47,7 +47,8 @@ def running_task() -> asyncio.Task[Any] | None:
 def current_owner() -> tuple[str, str]:
     """The owner that is running now (the chosen one, else the task, else the thread), and what people call it."""
     chosen = _chosen.get()
-    task = running_task()
+    loop = asyncio._get_running_loop()
+    task = None if loop is None else asyncio.current_task(loop)
     if task is not None:
         known = _tasks.get(id(task))
         own = known[1] if known is not None and known[0]() is task else _name_task(task)

@@ -37,10 +37,16 @@ class Session:
         with self.lock:
             if self.over is not None:
                 return False
-            self.holds[hold.claim.id] = hold
-            self.named.setdefault((hold.claim.owner, hold.claim.kind, hold.claim.name), {})[hold.claim.id] = hold
+            claim = hold.claim
+            key = (claim.owner, claim.kind, claim.name)
+            self.holds[claim.id] = hold
+            there = self.named.get(key)
+            if there is None:
+                self.named[key] = {claim.id: hold}
+            else:
+                there[claim.id] = hold
             if hold.mortal:
-                self.mortal[hold.claim.id] = hold
+                self.mortal[claim.id] = hold
             return True
 
     def drop(self, hold: Hold) -> None:
@@ -51,14 +57,17 @@ class Session:
         """Keep nothing under this claim."""
         with self.lock:
             hold = self.holds.pop(claim_id, None)
-            self.mortal.pop(claim_id, None)
+            if self.mortal:
+                self.mortal.pop(claim_id, None)
             if hold is not None:
-                key = (hold.claim.owner, hold.claim.kind, hold.claim.name)
+                claim = hold.claim
+                key = (claim.owner, claim.kind, claim.name)
                 # An interrupt can have come between the two, so it need not be in both.
-                there = self.named.get(key, {})
-                there.pop(claim_id, None)
-                if not there:
-                    self.named.pop(key, None)
+                there = self.named.get(key)
+                if there is not None:
+                    there.pop(claim_id, None)
+                    if not there:
+                        del self.named[key]
 
     def end(self, reason: str) -> list[Hold]:
         """End the session, and give back what was held under it."""

@@ -71,7 +71,8 @@ class Lock(Scoped[Grant]):
 
     def _grant(self, hold: Hold) -> Grant:
         grant = Grant(self._client, hold)
-        grant._tell(self._spec.on_lost)
+        if self._spec.on_lost is not None:
+            grant._tell(self._spec.on_lost)
         return grant
 
     def __repr__(self) -> str:

@@ -56,6 +56,8 @@ class RedisEngine:
         self.deliver: Deliver = nobody
         self.route = make_route(url)
         self.ledger = Ledger()
+        self.keep_ms = "0"
+        """For how long a key may outlive its last sign of life, by the session's ttl: `keep_for` of the scripts."""
         self._start()
 
     def _start(self) -> None:

@@ -92,7 +92,7 @@ class Request:
     def packed(self, repeated: bool) -> bytes:
         """The short form: the server knows the script by its hash."""
         args = self.again if repeated and self.again is not None else self.args
-        return pack((*self.script.start, 1, self.prefix, *args))
+        return pack((*self.script.start, "1", self.prefix, *args))
 
     def packed_in_full(self, repeated: bool) -> bytes:
         """The long form, for a server that does not know the script (any more)."""

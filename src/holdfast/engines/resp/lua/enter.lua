@@ -1,7 +1,7 @@
 -- Take a lock, or a place in line. Safe to repeat: the claim id says that it is the same request.
 -- ARGV[1] claim id  ARGV[2] session  ARGV[3] owner  ARGV[4] lock, as kind:name  ARGV[5] mode, x or s
--- ARGV[6] permits, 0 if not counted  ARGV[7] 1 to wait in line  ARGV[8] max_hold in ms, 0 for none
--- ARGV[9] note  ARGV[10] thread  ARGV[11] 1 if the owner has another claim
+-- ARGV[6] permits, 0 if not counted  ARGV[7] 1 to wait in line, 2 to do so although the owner has another claim
+-- ARGV[8] max_hold in ms, 0 for none  ARGV[9] note  ARGV[10] thread  ARGV[11] for how many ms keys are kept
 -- Returns the token if that is all there is to say, else {'granted', token, slot or -1, ms left of max_hold or -1},
 -- {'place', position, who is in the way}, {'refused', who}, {'gone', reason}, {'over'}, {'deadlock', links} or {'limit', the other limit}.
 local P, call, id, lock = KEYS[1], redis.call, ARGV[1], ARGV[4]
@@ -10,8 +10,8 @@ local now_us = stamp[1] * 1000000 + stamp[2]
 local now = math.floor(now_us / 1000)
 local session_key = P .. 'session:' .. ARGV[2]
 local lock_key = P .. 'lock:' .. lock
-local alive = call('HMGET', session_key, 'expires', 'ttl')
-if not alive[1] or tonumber(alive[1]) <= now then
+local expires = call('HGET', session_key, 'expires')
+if not expires or tonumber(expires) <= now then
   return {'over'}
 end
 
@@ -32,7 +32,7 @@ if ARGV[8] == '0' and call('EXISTS', lock_key, line, gone, watches) == 0 then
       row[7], mark = 0, ARGV[6]
     end
     call('HSET', lock_key, '', mark, id, cmsgpack.pack(row))
-    call('PEXPIRE', lock_key, 2 * alive[2] + 60000)
+    call('PEXPIRE', lock_key, ARGV[11])
     call('HSET', session_key, 'c:' .. id, ARGV[3] .. '\n' .. lock)
     return limit > 0 and {'granted', token, 0, -1} or token
   end
@@ -40,7 +40,7 @@ if ARGV[8] == '0' and call('EXISTS', lock_key, line, gone, watches) == 0 then
 end
 
 -- One holder has it alone and lives, nobody watches, and the owner has no other claim: then it is last in line.
-if ARGV[7] == '1' and ARGV[11] == '0' and ARGV[6] == '0' and call('EXISTS', gone, watches) == 0 then
+if ARGV[7] == '1' and ARGV[6] == '0' and call('EXISTS', gone, watches) == 0 then
   local held = call('HGETALL', lock_key)
   local at = held[1] == '' and 3 or 1
   local holder = #held == 4 and held[5 - at] == 'x' and held[at] ~= id and cmsgpack.unpack(held[at + 1])
@@ -54,7 +54,7 @@ if ARGV[7] == '1' and ARGV[11] == '0' and ARGV[6] == '0' and call('EXISTS', gone
       call('ZADD', line, token, id)
       call('HSET', P .. 'waits:' .. ARGV[2], id, whose)
       call('HSET', session_key, 'c:' .. id, whose)
-      local ms = 2 * alive[2] + 60000
+      local ms = tonumber(ARGV[11])
       for _, key in ipairs({line, P .. 'wait:' .. lock, P .. 'waits:' .. ARGV[2]}) do
         if call('PTTL', key) < ms - 20000 then
           call('PEXPIRE', key, ms)
@@ -73,7 +73,7 @@ end
 
 --@use namespace
 --@use rows
-local session_id, owner, limit, ttl = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(alive[2])
+local session_id, owner, limit, ttl = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(call('HGET', session_key, 'ttl'))
 
 local function new_row(order, token, slot)
   local max_hold = tonumber(ARGV[8])
@@ -118,10 +118,10 @@ if slot then
   return granted(row)
 end
 local in_the_way = blocker and party(lock, blocker[1], blocker[2]) or false
-if ARGV[7] ~= '1' then
+if ARGV[7] == '0' then
   return {'refused', in_the_way}
 end
-if ARGV[11] == '1' then
+if ARGV[7] == '2' then
   newcomer[ORDER] = math.max((tonumber(call('GET', P .. 'last')) or 0) + 1, now_us)
   local cycle = search({id = id, lock = lock, row = newcomer, granted = false, owner = owner})
   if cycle then
