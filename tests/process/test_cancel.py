@@ -23,6 +23,7 @@ from holdfast.locks.latch import LatchFront
 from holdfast.locks.release import release
 from holdfast.locks.several import acquire_all
 from holdfast.locks.spec import Spec, make_spec
+from holdfast.model import Claim
 from holdfast.runtime.simulated import Cancelled
 from tests.faults.simulation import CancellingWorld, Simulation
 
@@ -196,6 +197,25 @@ def test_a_cancelled_adoption_holds_nothing(times: int) -> None:
     assert check_every_pause(prepare, times) >= 3
 
 
+def check_every_pause_of_a_release(times: int, seed: int) -> int:
+    """Cancel a release at each of its pauses; how many there were. Nothing is held at the moment that it stops."""
+    for at_pause in range(1, MOST_PAUSES):
+        scene = Scene(seed, at_pause, times)
+        hold: Hold = scene.simulation.do(acquire(scene.me, LOCK, None))
+        stopped = scene.cancelled(release(scene.me, hold))
+        left = scene.simulation.left_behind(scene.me)
+        assert left == [], f"seed {seed}, cancelled at pause {at_pause}: {left}"
+        scene.simulation.close()
+        if not stopped:
+            return at_pause - 1
+    raise AssertionError("it never came to an end")
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_cancelled_release_has_let_go_when_it_stops(times: int) -> None:
+    assert min(check_every_pause_of_a_release(times, seed) for seed in range(SEEDS)) >= 1
+
+
 def test_a_withdrawal_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def forget(*_: object) -> bool:
         return True
@@ -203,6 +223,16 @@ def test_a_withdrawal_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Client, "withdraw", forget)
     with pytest.raises(AssertionError, match="cancelled at pause"):
         check_every_pause(lambda scene: lambda: acquire(scene.me, LOCK, None), 1)
+
+
+def test_a_cancelled_release_that_leaves_it_to_the_keeper_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def later(client: Client, claim: Claim, unanswered: bool) -> bool:
+        client.start_keeper().withdraw(claim, unanswered)
+        return False
+
+    monkeypatch.setattr(Client, "withdraw", later)
+    with pytest.raises(AssertionError, match="cancelled at pause"):
+        min(check_every_pause_of_a_release(1, seed) for seed in range(SEEDS))
 
 
 async def nothing_is_left(locks: aio.Client) -> None:

@@ -112,7 +112,7 @@ async def attempt(
         try:
             client.wakeups.expect(claim.id)
             sent = io.now()
-            reply = await client.verbs.enter(claim, limit(client, until))
+            reply = await client.verbs.enter(claim, limit(client, until, sent))
             answered = True
             if isinstance(reply, Place):
                 sent, reply = await stand_in_line(client, claim, spec, reply, until)
@@ -143,9 +143,10 @@ def answer_by(until: float | None) -> float:
     return float("inf") if until is None else until + GRACE
 
 
-def limit(client: Client, until: float | None) -> float:
+def limit(client: Client, until: float | None, now: float) -> float:
     """When a request that is sent now has to be answered, if there is to be time to withdraw it after that."""
-    return client.until() if until is None else min(client.until(), until + GRACE / 2)
+    usual = now + client.call_limit
+    return usual if until is None else min(usual, until + GRACE / 2)
 
 
 async def stand_in_line(
@@ -170,7 +171,7 @@ async def stand_in_line(
             raise Missed(place)
         try:
             standing = await (
-                client.verbs.look(claim, limit(client, until)) if woken else enter_again(client, claim, until)
+                client.verbs.look(claim, limit(client, until, sent)) if woken else enter_again(client, claim, until)
             )
         except EngineUnavailable:
             # The place is kept while the session lives; its end rings, and decides. Until then, look again soon.
@@ -190,7 +191,7 @@ async def enter_again(client: Client, claim: Claim, until: float | None) -> Stan
     Not after that: one that is not answered may arrive when the claim is over, and would bring it back.
     """
     try:
-        reply = await client.verbs.enter(claim, limit(client, until))
+        reply = await client.verbs.enter(claim, limit(client, until, client.io.now()))
     except BaseException as error:
         if not isinstance(error, EngineUnavailable) or error.outcome == "unknown":
             client.doubtful.add(claim.id)
@@ -203,7 +204,7 @@ def keep(client: Client, session: Session, claim: Claim, reply: Granted, sent: f
     """A hold for a claim that was granted; None if its session may be over by now, and the grant with it."""
     ends = float("inf") if reply.hold_left is None else deadlines.deadline(sent, reply.hold_left)
     hold = Hold(client.io, session, claim, reply.token, reply.slot, ends)
-    keeper = client.start_keeper()
+    keeper = client.keeper or client.start_keeper()
     if client.io.now() >= session.deadline or not session.add(hold):
         keeper.withdraw(claim, unanswered=False)
         return None

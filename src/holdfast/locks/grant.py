@@ -109,15 +109,10 @@ class GrantView:
         return f"<{type(self).__name__} {self.name!r} token={self.token} {state}>"
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        hold = getattr(self, "_hold", None)
-        if (
-            hold is None
-            or self._released
-            or hold.released
-            or hold.withdrawn
-            or hold.reason is not None
-            or self._pid != os.getpid()
-        ):
+        if getattr(self, "_released", True):
+            return
+        hold = self._hold
+        if hold.released or hold.withdrawn or hold.reason is not None or self._pid != os.getpid():
             return
         # Nothing is sent from here. The lock stays held until the session ends: letting go of it
         # because nobody looks at the grant any more could surprise whoever still relies on it.

@@ -22,10 +22,13 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
             raise LockLost(hold.claim.name, hold.token, hold.reason)
         if not last:
             return
-        until = min(by, client.until())
-        doubtful = hold.claim.id in client.doubtful
-        give = give_back(client, hold.claim, until) if doubtful else client.verbs.release(hold.claim, until)
-        reply = await give
+        claim, until = hold.claim, client.until()
+        if by < until:
+            until = by
+        if claim.id in client.doubtful:
+            reply = await give_back(client, claim, until)
+        else:
+            reply = await client.verbs.release(claim, until)
     except (LockLost, NotHeld):
         raise
     except BaseException as error:

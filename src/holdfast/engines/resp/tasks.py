@@ -59,15 +59,22 @@ class Stream(asyncio.Protocol):
     def send(self, packed: bytes, until: float) -> asyncio.Future[Any]:
         """Send a command with what else is sent in this turn of the loop; the future gets its reply or Lost."""
         future = self._future()
-        self.send_for(future, packed, until)
+        self._waiting.append((future, until, clock.now()))
+        self._out.append(packed)
+        # Nothing to do but to join the others, nearly always.
+        if not self._writes or len(self._out) >= self.at_once or not self._ticking:
+            self._see_to_it()
         return future
 
     def send_for(self, taker: Taker, packed: bytes, until: float) -> None:
         """The same for somebody who takes the reply in another way."""
-        out = self._out
-        out.append(packed)
         self._waiting.append((taker, until, clock.now()))
-        if len(out) >= self.at_once:
+        self._out.append(packed)
+        self._see_to_it()
+
+    def _see_to_it(self) -> None:
+        """Write what was gathered, if that is much, or see to it that it is written; and that no reply is missed."""
+        if len(self._out) >= self.at_once:
             self._write()
         elif not self._writes:
             self._writes = True
