@@ -158,8 +158,9 @@ async def open_stream(
         await within(until - clock.now(), log_in())
     except (OSError, Lost) as error:
         problem = error.problem if isinstance(error, Lost) else str(error) or "no answer in time"
+        silent = error.silent if isinstance(error, Lost) else isinstance(error, TimeoutError)
         stream.end(problem)
-        raise Lost(f"cannot connect to {address}: {problem}", sent=False) from error
+        raise Lost(f"cannot connect to {address}: {problem}", sent=False, silent=silent) from error
     except BaseException:
         stream.end("it was cancelled")
         raise
@@ -262,6 +263,7 @@ class RespAsyncioPort:
             if self._closed:
                 # By whoever closed it while others still had something to say.
                 raise Lost("the client was closed", sent=False)
+            others = self._connecting is not None
             if self._connecting is None:
                 self._connecting = self.loop.create_task(self._connect(until))
                 self._connecting.add_done_callback(self._connected_now)
@@ -270,6 +272,9 @@ class RespAsyncioPort:
             if not done:
                 raise Lost("cannot connect in time", sent=False)
             error = task.exception()
+            if isinstance(error, Lost) and error.silent and others:
+                # Whoever began it had less time than we have.
+                continue
             if error is not None:
                 raise error
 

@@ -1,0 +1,32 @@
+"""One task connects for all that want to: what becomes of those who have more time than it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import redis as redis_py
+
+from holdfast.core.urls import parse
+from holdfast.engines.redis.engine import RedisEngine
+from holdfast.engines.resp.tasks import RespAsyncioPort
+from holdfast.engines.resp.wire import Lost
+from holdfast.runtime import clock
+from holdfast.verify.servers.redis import RedisServer
+
+
+async def test_who_has_more_time_to_connect_is_not_failed_by_who_has_less(server: RedisServer) -> None:
+    engine = RedisEngine(parse(f"redis://127.0.0.1:{server.port}/1"), "test")
+    port = RespAsyncioPort("test", engine.route, asyncio.get_running_loop())
+    with redis_py.Redis(port=server.port) as operator:
+        # The choice of a database has to wait too.
+        operator.client_pause(1500)
+        hasty = asyncio.create_task(port._connected(clock.now() + 0.3))
+        patient = asyncio.create_task(port._connected(clock.now() + 30.0))
+
+        with pytest.raises(Lost):
+            await hasty
+        stream = await patient
+
+    assert stream.problem is None
+    port.close()
