@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE, LAST_PAUSE = 0.01, 0.3
 """Between two tries of a waiter, with full jitter."""
-AHEAD = 3_000
-"""By how many µs the token that a client hopes for is ahead of what the nodes' clocks are thought to say."""
+AHEAD = 10_000
+"""By how many µs the token that a client hopes for is ahead of what the nodes' clocks are thought to say.
+
+More than a request takes from many tasks of a busy loop: one that comes too late costs another round.
+"""
 BROKEN_FOR = 20_000
 """For how many ms, at the least, nodes remember that an operator broke a claim."""
 UNANSWERED = "a node did not answer, and may do late what was asked of it"
