@@ -118,7 +118,7 @@ def without_clock(script: Script) -> Script:
     changed.text = (
         script.text.replace("+ 1, now_us)", "+ 1, 0)")
         .replace("if ARGV[8] == '0' and call('EXISTS'", "if false and call('EXISTS'")
-        .replace("if ARGV[7] == '1' and ARGV[11] == '0'", "if false")
+        .replace("if ARGV[7] == '1' and ARGV[6] == '0'", "if false")
         .replace("row[3] == 'x' and row[13] == 0", "false")
     )
     changed.sha = sha1(changed.text.encode(), usedforsecurity=False).hexdigest()
