@@ -5,14 +5,16 @@
     /holdfast/1/NAMESPACE/s/SESSION/n/CLAIM           a note to it: this claim is not yours any more, and why
     /holdfast/1/NAMESPACE/t/SESSION/CLAIM             a tombstone: this claim was withdrawn before it arrived
     /holdfast/1/NAMESPACE/h/SESSION/CLAIM             a ticket: whoever knows its secret may adopt this grant
-    /holdfast/1/NAMESPACE/l/KIND/NAME//x/CLAIM        a claim to hold alone, or (s) with other readers
-    /holdfast/1/NAMESPACE/l/KIND/NAME//q/LIMIT/CLAIM  a claim that waits for a permit
+    /holdfast/1/NAMESPACE/l/KIND/NAME//x/SESSION/SEAT a claim to hold alone, or (s) with other readers
+    /holdfast/1/NAMESPACE/l/KIND/NAME//q/LIMIT/SESSION/SEAT  a claim that waits for a permit
     /holdfast/1/NAMESPACE/l/KIND/NAME//p/LIMIT/SLOT   a permit in use
     /holdfast/1/NAMESPACE/b/KIND/NAME//CLAIM          this claim was told to go
     /holdfast/1/NAMESPACE/c/KIND/NAME                 a cell
 
 Everything of a session hangs on its lease, whose number is the session's id. No name has an empty
-segment, so `//` ends it. The order of a line is that of the keys' creation.
+segment, so `//` ends it. The order of a line is that of the keys' creation. A seat is a number that
+no other claim of the session has in that line; a later one may have it again, so whatever ends a claim
+compares a revision of its key.
 """
 
 from __future__ import annotations

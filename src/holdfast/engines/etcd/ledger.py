@@ -14,6 +14,30 @@ NOBODY = Session("", 0.0, 0.0)
 MOST_REMEMBERED = 1_000
 
 
+class Seats:
+    """Numbers for the keys of one session in one line.
+
+    A number comes again when its claim is gone. etcd looks at every key that ever was in a range until it is
+    compacted: a line in which each claim had a key of its own would become slower with each.
+    """
+
+    __slots__ = ("_made", "free")
+
+    def __init__(self) -> None:
+        self.free: list[int] = []
+        self._made = 0
+
+    def take(self) -> int:
+        if self.free:
+            return self.free.pop()
+        self._made += 1
+        return self._made - 1
+
+    @property
+    def all_free(self) -> bool:
+        return len(self.free) == self._made
+
+
 @dataclass(slots=True)
 class Entry:
     """One claim of this client."""
@@ -21,6 +45,9 @@ class Entry:
     record: Record
     key: bytes
     """Its key; that of the claim it was adopted from, once it was."""
+    line: str = ""
+    """What its key starts with, if the key's end is a number that no other claim of the session has there."""
+    seat: int = 0
     created: int = 0
     """The revision at which it came into the line; 0 until that is known."""
     revision: int = 0
@@ -65,15 +92,30 @@ class Ledger:
             self.entries: dict[str, Entry] = {}
             self.overdue: dict[bytes, Overdue] = {}
             self._owners: dict[str, int] = {}
+            self._seats: dict[str, Seats] = {}
 
-    def add(self, entry: Entry) -> Entry:
-        """A claim is about to be sent."""
-        claim = entry.claim
+    def enter(self, record: Record, line: str) -> Entry:
+        """A claim is about to be sent; its entry, with a key that no other claim has."""
         with self._lock:
-            if claim.id not in self.entries:
-                self.entries[claim.id] = entry
-                self._owners[claim.owner] = self._owners.get(claim.owner, 0) + 1
-            return self.entries[claim.id]
+            entry = self.entries.get(record.claim.id)
+            if entry is None:
+                seats = self._seats.get(line)
+                if seats is None:
+                    seats = self._seats[line] = Seats()
+                seat = seats.take()
+                entry = self._add(Entry(record, f"{line}{seat}".encode(), line, seat))
+            return entry
+
+    def adopt(self, entry: Entry) -> Entry:
+        """A claim is about to be sent that takes over the key of another one."""
+        with self._lock:
+            return self.entries.get(entry.claim.id) or self._add(entry)
+
+    def _add(self, entry: Entry) -> Entry:
+        claim = entry.claim
+        self.entries[claim.id] = entry
+        self._owners[claim.owner] = self._owners.get(claim.owner, 0) + 1
+        return entry
 
     def get(self, claim_id: str) -> Entry | None:
         return self.entries.get(claim_id)
@@ -92,17 +134,22 @@ class Ledger:
         """Whether an owner has more than one claim: only then can it be part of a deadlock."""
         return self._owners.get(owner, 0) > 1
 
-    def forget(self, claim_id: str) -> Entry | None:
-        """It is gone, or will be."""
+    def forget(self, claim_id: str, *, retire: bool = False) -> None:
+        """It is gone. `retire`: its key may not be, or something that ends it may still be on its way."""
         with self._lock:
             entry = self.entries.pop(claim_id, None)
-            if entry is not None:
-                count = self._owners[entry.claim.owner] - 1
-                if count:
-                    self._owners[entry.claim.owner] = count
-                else:
-                    del self._owners[entry.claim.owner]
-            return entry
+            if entry is None:
+                return
+            count = self._owners[entry.claim.owner] - 1
+            if count:
+                self._owners[entry.claim.owner] = count
+            else:
+                del self._owners[entry.claim.owner]
+            if entry.line and not retire:
+                seats = self._seats[entry.line]
+                seats.free.append(entry.seat)
+                if seats.all_free:
+                    del self._seats[entry.line]
 
     def count_down(self, row: Row, seconds: float, reason: str) -> None:
         """A claim of somebody else ends so many seconds after it was first seen, if it is still the same then."""

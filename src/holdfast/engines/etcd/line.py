@@ -29,9 +29,10 @@ class Line:
     def __init__(self, known: Known) -> None:
         self.known = known
 
-    def own_key(self, claim: Claim) -> bytes:
+    def own_keys(self, claim: Claim) -> str:
+        """What the keys of this session start with that stand in line as this claim does."""
         side = "x" if claim.mode == "exclusive" else "s"
-        return f"{self.known.keys.line(claim.kind, claim.name)}{side}/{claim.id}".encode()
+        return f"{self.known.keys.line(claim.kind, claim.name)}{side}/{claim.session}/"
 
     def rivals(self, claim: Claim) -> bytes:
         """What the keys start with that this claim has to wait for, its own among them if it is a writer's."""
@@ -45,7 +46,7 @@ class Line:
             return SessionOver()
         lease, rivals = lease_of(claim.session), self.rivals(claim)
         record = new_record(claim, session, "queued")
-        entry = known.ledger.add(Entry(record, self.own_key(claim)))
+        entry = known.ledger.enter(record, self.own_keys(claim))
         if entry.created:
             return await self.look(claim, until)
         here = (steps.absent(known.keys.tombstone(claim.id)), steps.absent(entry.key))
@@ -65,6 +66,8 @@ class Line:
             ),
             until,
         )
+        if answer.repeated:
+            await known.bury(claim, until)
         if answer.message.succeeded:
             return self.granted(entry, answer.revision)
         second = answer.message.responses[0].response_txn
@@ -74,11 +77,10 @@ class Line:
 
     async def _entered_before(self, entry: Entry, second: Any, until: float) -> Any:
         """An earlier try of the same request has arrived, or was withdrawn."""
-        own, tombstone = (steps.kvs(response) for response in second.responses)
-        if tombstone or not own:
-            self.known.ledger.forget(entry.claim.id)
+        own = self.known.own(entry, second)
+        if own is None:
             return Gone(WITHDRAWN)
-        entry.created = own[0].create_revision
+        entry.created = own.create_revision
         return await self.look(entry.claim, until)
 
     async def _queued(self, entry: Entry, answer: Answer, found: Any, response: Any, until: float) -> Any:
@@ -86,7 +88,7 @@ class Line:
         # The latest first: its own, if it was written.
         ahead = [read_row(known.keys, kv) for kv in found if kv.key != entry.key]
         if not claim.waits:
-            known.ledger.forget(claim.id)
+            await known.refused(entry, answer, until)
             return Refused(ahead[0].party(known.ledger.base) if ahead else None)
         entry.created = answer.revision
         others = response.response_range.count - (claim.mode == "exclusive")

@@ -30,8 +30,9 @@ class Permits:
     def _line(self, claim: Claim) -> str:
         return self.known.keys.line(claim.kind, claim.name)
 
-    def own_key(self, claim: Claim) -> bytes:
-        return f"{self._line(claim)}q/{claim.limit:08}/{claim.id}".encode()
+    def own_keys(self, claim: Claim) -> str:
+        """What the keys of this session start with that wait as this claim does."""
+        return f"{self._line(claim)}q/{claim.limit:08}/{claim.session}/"
 
     def slot_key(self, claim: Claim, slot: int) -> bytes:
         return f"{self._line(claim)}p/{claim.limit:08}/{slot:08}".encode()
@@ -52,15 +53,19 @@ class Permits:
         if known.ledger.session.id != claim.session:
             return SessionOver()
         record = new_record(claim, known.ledger.session, "queued")
-        guess = known.ledger.free_slot(self._line(claim)) % claim.limit
-        entry = known.ledger.add(Entry(record, self.own_key(claim), guess=guess))
+        entry = known.ledger.enter(record, self.own_keys(claim))
         if entry.created:
             return await self.look(claim, until)
+        entry.guess = known.ledger.free_slot(self._line(claim)) % claim.limit
         while True:
             # What is watched may put another guess in its place meanwhile.
-            guess = entry.guess
+            guess, place = entry.guess, entry.key
             answer: Answer = await known.call(self._enter_step(entry, guess), until)
+            if answer.repeated:
+                await known.bury(claim, until)
             if answer.message.succeeded:
+                if answer.repeated:
+                    await self._leave_line(entry, place, until)
                 return self._took(entry, guess, answer.revision)
             second = answer.message.responses[0].response_txn
             if not second.succeeded:
@@ -70,7 +75,7 @@ class Permits:
             queued = [read_row(known.keys, kv) for kv in ahead if kv.key != entry.key]
             mine = self._find(entry, used)
             if mine is not None:
-                await known.call(steps.step([], [steps.delete(self.own_key(claim))]), until)
+                await self._leave_line(entry, place, until)
                 return mine
             if claim.waits:
                 entry.created = answer.revision
@@ -83,10 +88,15 @@ class Permits:
             if claim.waits:
                 return await self._queued(entry, used, queued, answer.revision, until)
             if queued or free is None:
-                known.ledger.forget(claim.id)
+                await known.refused(entry, answer, until)
                 blocker = (used or queued)[0].party(known.ledger.base)
                 return Refused(blocker)
             entry.guess = free
+
+    async def _leave_line(self, entry: Entry, place: bytes, until: float) -> None:
+        """Another try of the request that has taken the permit may have put the claim into the line as well."""
+        entry.line = ""  # the key is not used again: this may be sent twice, and compares nothing
+        await self.known.call(steps.step([], [steps.delete(place)]), until)
 
     def _enter_step(self, entry: Entry, guess: int) -> Any:
         claim, keys = entry.claim, self.known.keys
@@ -102,11 +112,10 @@ class Permits:
         )
 
     async def _entered_before(self, entry: Entry, second: Any, until: float) -> Any:
-        own, tombstone = (steps.kvs(response) for response in second.responses)
-        if tombstone or not own:
-            self.known.ledger.forget(entry.claim.id)
+        own = self.known.own(entry, second)
+        if own is None:
             return Gone(WITHDRAWN)
-        entry.created = own[0].create_revision
+        entry.created = own.create_revision
         return await self.look(entry.claim, until)
 
     async def _queued(self, entry: Entry, used: list[Row], queued: list[Row], revision: int, until: float) -> Any:

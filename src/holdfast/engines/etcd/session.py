@@ -135,6 +135,28 @@ class Known:
             return Done()
         return Done()
 
+    # Tries that came late
+
+    async def bury(self, claim: Claim, until: float) -> None:
+        """An enter was sent more than once: a try that is still on its way has to find that it is too late."""
+        tombstone = steps.put(self.keys.tombstone(claim.id), b"", lease_of(claim.session))
+        await self.call(steps.step([], [tombstone]), until)
+
+    def own(self, entry: Entry, second: Any) -> Any:
+        """The claim's own key, if an earlier try of its enter has arrived; None if it was withdrawn before."""
+        own, tombstone = (steps.kvs(response) for response in second.responses)
+        if own and not tombstone and read_row(self.keys, own[0]).record.claim.id == entry.claim.id:
+            return own[0]
+        self.ledger.forget(entry.claim.id, retire=True)
+        return None
+
+    async def refused(self, entry: Entry, answer: Answer, until: float) -> None:
+        """A claim that does not wait was not granted, and is not to be by a try that comes late."""
+        if answer.repeated:
+            await self.leave(entry.claim, True, until)
+        else:
+            self.ledger.forget(entry.claim.id)
+
     # Waiting
 
     def watch_end(self, entry: Entry, key: bytes, start: int, end: bytes = b"") -> None:

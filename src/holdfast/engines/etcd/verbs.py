@@ -99,15 +99,15 @@ class EtcdVerbs(Known):
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
         entry = self.ledger.get(claim.id)
         lease = lease_of(claim.session)
-        key = entry.key if entry is not None else self._recipe(claim).own_key(claim)
-        # What was granted here may have been adopted since. What was not cannot have been.
-        mine = steps.unchanged(key, entry.revision) if entry is not None and entry.revision else steps.under(key, lease)
         clear = [steps.delete(self._mark(claim)), steps.delete(self.keys.note(claim.id))]
         if unanswered:
             clear.append(steps.put(self.keys.tombstone(claim.id), b"", lease))
+        # Without an entry its key is gone, and may be another's.
+        ends = [steps.delete(entry.key), *clear] if entry is not None else clear
+        mine = [_still(entry, lease)] if entry is not None else []
         try:
             await self.call(
-                steps.step([mine], [steps.delete(key), *clear], clear, together=self.keys.line(claim.kind, claim.name)),
+                steps.step(mine, ends, clear, together=self.keys.line(claim.kind, claim.name)),
                 until,
             )
             if claim.limit and (entry is None or not entry.revision):
@@ -121,7 +121,7 @@ class EtcdVerbs(Known):
             pass  # the session is over, and the claim with it
         if entry is not None:
             self.stop_waiting(entry)
-            self.ledger.forget(claim.id)
+            self.ledger.forget(claim.id, retire=not (entry.created or entry.revision))
         return Done()
 
     # Handing over
@@ -130,6 +130,7 @@ class EtcdVerbs(Known):
         entry = self.ledger.get(claim.id)
         if entry is None or not entry.revision:
             return Gone(MISSING)
+        entry.line = ""  # from now on its key may be another session's: it is not used again
         kept = {"secret": ticket, "key": entry.key.decode(), "revision": entry.revision}
         offer = steps.put(self.keys.ticket(claim.id), json.dumps(kept).encode(), lease_of(claim.session))
         try:
@@ -157,7 +158,7 @@ class EtcdVerbs(Known):
             return Gone(VOID)
         key = kept["key"].encode()
         record = new_record(claim, self.ledger.session, "granted")
-        entry = self.ledger.add(Entry(record, key, created=1))
+        entry = self.ledger.adopt(Entry(record, key, created=1))
         if claim.limit:
             entry.slot = int(key.rpartition(b"/")[2])
         step = steps.step(
@@ -275,6 +276,17 @@ class EtcdVerbs(Known):
 
     async def raise_tokens(self, above: int, until: float) -> Done:
         return await raise_base(self, above, until)
+
+
+def _still(entry: Entry, lease: int) -> Any:
+    """The key is still this claim's."""
+    # What was granted here may have been adopted since. What was not cannot have been.
+    if entry.revision:
+        return steps.unchanged(entry.key, entry.revision)
+    # When it was created is not known of what was not answered, nor of what it was to adopt.
+    if entry.created and entry.line:
+        return steps.created_at(entry.key, entry.created)
+    return steps.under(entry.key, lease)
 
 
 def _in_order(rows: list[Row]) -> list[Row]:

@@ -26,7 +26,7 @@ DELETED = 1
 """The type of an event; 0 is a write."""
 _NO_PUTS = 0
 SIGN_IN = 1.0
-MOST_SPENT = 256
+MOST_IDLE = 256
 FIRST_PAUSE, LAST_PAUSE = 0.05, 1.0
 
 Hear = Callable[[Sequence[Any] | None], None]
@@ -41,13 +41,12 @@ class Watch:
     key: bytes
     end: bytes
     start: int
-    hear: Hear
+    hear: Hear | None
+    """Nobody, if it is idle."""
     deletes_only: bool
     """Whether writes are of no interest."""
     with_former: bool
     """Whether what was there before is sent too."""
-    spent: bool = False
-    """Whether the one key that it was for is gone."""
     fresh: bool = False
     """Whether it begins when etcd hears of it: one that begins earlier is served by a loop that turns ten times a
     second. Whoever watches is told to look again if something was written in between."""
@@ -76,8 +75,9 @@ class Watcher:
         self._names: dict[str, int] = {}
         self._stream: Stream | None = None
         self._thread: threading.Thread | None = None
-        self._spent = 0
-        """How many watches etcd still has of which nothing comes any more."""
+        self._idle: dict[bytes, int] = {}
+        """By key: watches for its end that nobody waits for now. Whoever takes turns has the same one before it every
+        time, and need not ask again. The first end that nobody waited for ends the watch as well."""
         self._stopped = False
         self._rest = threading.Event()
 
@@ -96,10 +96,13 @@ class Watcher:
         """Begin to watch, in the place of what was watched under this name before."""
         with self._lock:
             self._drop(name)
+            kept = self._idle.pop(key, None) if deletes_only and not end else None
+            if kept is not None:
+                self._names[name] = kept
+                self._watches[kept].start, self._watches[kept].hear = start, hear
+                return
             number = self._names[name] = next(self._numbers)
-            watch = self._watches[number] = Watch(
-                number, key, end, start, hear, deletes_only, with_former, False, fresh
-            )
+            watch = self._watches[number] = Watch(number, key, end, start, hear, deletes_only, with_former, fresh)
             self._send(watch.request())
             if self._thread is None and not self._stopped:
                 self._thread = threading.Thread(target=self._run, name="holdfast-watch", daemon=True)
@@ -120,14 +123,18 @@ class Watcher:
         number = self._names.pop(name, None)
         if number is None:
             return
-        watch = self._watches.pop(number)
-        if watch.spent:
-            # Its key is gone for good, so that nothing more comes: not worth a request, but for their number.
-            self._spent += 1
-            if self._spent > max(MOST_SPENT, 4 * len(self._watches)):
-                self.restart()
-        else:
-            self._send(_Request(cancel_request=_Cancel(watch_id=number)))
+        watch = self._watches[number]
+        if not watch.deletes_only or watch.end or watch.key in self._idle:
+            self._cancel(number)
+            return
+        watch.hear = None
+        self._idle[watch.key] = number
+        if len(self._idle) > MOST_IDLE:
+            self._cancel(self._idle.pop(next(iter(self._idle))))
+
+    def _cancel(self, number: int) -> None:
+        del self._watches[number]
+        self._send(_Request(cancel_request=_Cancel(watch_id=number)))
 
     def _send(self, request: Any) -> None:
         if self._stream is not None:
@@ -182,7 +189,8 @@ class Watcher:
             stream = Stream(self._wire.address, target, SERVICE + WATCH, token)
             with self._lock:
                 if not self._stopped:
-                    self._stream, self._spent = stream, 0
+                    self._stream = stream
+                    self._forget_idle()
                     for watch in self._watches.values():
                         self._send(watch.request())
             while not self._stopped:
@@ -195,11 +203,20 @@ class Watcher:
             stream.close()
         return came
 
+    def _forget_idle(self) -> None:
+        while self._idle:
+            del self._watches[self._idle.popitem()[1]]
+
     def _heard(self, response: Any) -> None:
         events: Sequence[Any] | None = response.events
         with self._lock:
             watch = self._watches.get(response.watch_id)
             if watch is None:
+                return
+            hear = watch.hear
+            if hear is None and (events or response.canceled):
+                del self._idle[watch.key]
+                self._cancel(watch.number)
                 return
             if response.canceled:
                 # Compacted away, or refused: what happened in between is not known.
@@ -213,7 +230,9 @@ class Watcher:
                     return
                 events = None
             elif events:
+                if events[-1].kv.mod_revision < watch.start:
+                    return  # of the time before somebody took it over
                 # What is caught up with comes in portions, under the header of today.
                 watch.start = events[-1].kv.mod_revision + 1
-                watch.spent = watch.deletes_only and not watch.end
-        watch.hear(events)
+        if hear is not None:
+            hear(events)
