@@ -9,10 +9,12 @@ step takes at most one part for each line: two claims on one name would have no 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed
-from holdfast.engines.etcd.sockets import LoopConnection
+from holdfast.engines.etcd.sockets import Arrival, LoopConnection
 from holdfast.engines.etcd.wire import (
     CLOSED,
     SERVICE,
@@ -20,6 +22,7 @@ from holdfast.engines.etcd.wire import (
     Answer,
     Attempts,
     Endpoint,
+    LeaseGone,
     Request,
     Wire,
     decode,
@@ -31,6 +34,8 @@ from holdfast.runtime.asyncio import call_in_loop
 
 AT_ONCE = 2
 """How many steps may be under way: enough to keep the cluster busy, few enough to gather something."""
+FEWEST_PARTS = 8
+"""So many go together before a second step is begun: cluster and client are to work at the same time."""
 MOST_PARTS = 48
 """etcd takes 128 operations in a transaction, those inside others included."""
 
@@ -41,10 +46,12 @@ _SUCCESS, _TXN = b"\x12", b"\x22"
 class Part:
     """One task's transaction, on its way."""
 
-    __slots__ = ("answered", "request", "until")
+    __slots__ = ("answered", "repeated", "request", "until")
 
     def __init__(self, request: Request, until: float, answered: asyncio.Future[Answer]) -> None:
         self.request, self.until, self.answered = request, until, answered
+        self.repeated = False
+        """Whether it was part of a step that may have been applied before."""
 
 
 class EtcdAsyncioPort:
@@ -53,21 +60,27 @@ class EtcdAsyncioPort:
     def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop) -> None:
         self.wire, self.loop = wire, loop
         self._waiting: list[Part] = []
-        self._steps: set[asyncio.Task[None]] = set()
+        self._steps = self._parts = 0
+        """How many are under way."""
+        self._alone = True
+        """Whether the last step had one part only: then nobody is waited for."""
         self._flush_due = self._closed = False
         self._open: set[LoopConnection] = set()
         self._idle: dict[str, list[LoopConnection]] = {}
         """By endpoint: those that nobody uses now."""
 
     async def call(self, request: Request, until: float) -> Answer:
-        if request.together is None:
-            return await self._attempt(request, until)
         part = Part(request, until, self.loop.create_future())
-        self._waiting.append(part)
-        if len(self._steps) < AT_ONCE and not self._flush_due:
-            # After the tasks that are ready now have said what they want.
-            self._flush_due = True
-            self.loop.call_soon(self._flush)
+        if request.together is None:
+            go_on(self._send([part]))
+        else:
+            self._waiting.append(part)
+            if self._alone and not self._steps:
+                self._flush()
+            elif self._steps < AT_ONCE and not self._flush_due:
+                # After the tasks that are ready now have said what they want.
+                self._flush_due = True
+                self.loop.call_soon(self._flush)
         timer = self.loop.call_later(max(0.0, until - clock.now()) + 0.05, self._give_up, part)
         try:
             return await part.answered
@@ -86,27 +99,33 @@ class EtcdAsyncioPort:
 
     def _flush(self) -> None:
         self._flush_due = False
-        while self._waiting and len(self._steps) < AT_ONCE:
-            parts = self._gather()
-            step = self.loop.create_task(self._send(parts))
-            self._steps.add(step)
-            step.add_done_callback(self._stepped)
+        while self._waiting and self._steps < AT_ONCE:
+            go_on(self._step(self._gather()))
 
     def _gather(self) -> list[Part]:
-        """Parts for one step: one for each line, the earliest first."""
+        """Parts for one step: one for each line, the earliest first, and as many as the steps under way have."""
+        most = min(MOST_PARTS, max(FEWEST_PARTS, -(-(len(self._waiting) + self._parts) // AT_ONCE)))
         chosen: dict[str | None, Part] = {}
         left: list[Part] = []
         for part in self._waiting:
-            if len(chosen) < MOST_PARTS and part.request.together not in chosen:
+            if len(chosen) < most and part.request.together not in chosen:
                 chosen[part.request.together] = part
             else:
                 left.append(part)
         self._waiting = left
         return list(chosen.values())
 
-    def _stepped(self, step: asyncio.Task[None]) -> None:
-        self._steps.discard(step)
-        self._flush()
+    async def _step(self, parts: list[Part]) -> None:
+        self._alone = len(parts) == 1
+        self._steps += 1
+        self._parts += len(parts)
+        try:
+            await self._send(parts)
+        finally:
+            self._steps -= 1
+            self._parts -= len(parts)
+        # After those who were answered have said what they want next.
+        self.loop.call_soon(self._flush)
 
     async def _send(self, parts: list[Part]) -> None:
         until = max(part.until for part in parts)
@@ -115,14 +134,21 @@ class EtcdAsyncioPort:
                 answers = [await self._attempt(parts[0].request, until)]
             else:
                 answers = await self._together(parts, until)
+        except LeaseGone as gone:
+            if len(parts) > 1:
+                # The lease of one of them; nothing was written of the others either.
+                for part in parts:
+                    part.repeated = gone.repeated
+                    go_on(self._send([part]))
+            else:
+                _fail(parts, gone)
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
-            for part in parts:
+            _fail(parts, error)
+        else:
+            for part, answer in zip(parts, answers, strict=True):
+                answer.repeated = answer.repeated or part.repeated
                 if not part.answered.done():
-                    part.answered.set_exception(error)
-            return
-        for part, answer in zip(parts, answers, strict=True):
-            if not part.answered.done():
-                part.answered.set_result(answer)
+                    part.answered.set_result(answer)
 
     async def _together(self, parts: list[Part], until: float) -> list[Answer]:
         whole = await self._attempt(Request(TXN, b"".join(map(_operation, parts))), until)
@@ -187,6 +213,29 @@ class EtcdAsyncioPort:
                 self._drop(connection)
 
         call_in_loop(self.loop, drop_all)
+
+
+def go_on(work: Coroutine[Any, Any, None]) -> None:
+    """Run a step until it waits, and again from there when what it waits for has come.
+
+    Without a task: that would begin in the loop's next turn, and be woken in the one after the answer.
+    """
+    try:
+        pending = work.send(None)
+    except StopIteration:
+        return
+    if isinstance(pending, Arrival):
+        pending.wake = partial(go_on, work)
+    else:
+        # What a future says to the task that awaits it, and a task takes back.
+        pending._asyncio_future_blocking = False
+        pending.add_done_callback(lambda _: go_on(work))
+
+
+def _fail(parts: list[Part], error: Exception) -> None:
+    for part in parts:
+        if not part.answered.done():
+            part.answered.set_exception(error)
 
 
 def _length(number: int) -> bytes:

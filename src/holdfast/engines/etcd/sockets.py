@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 import threading
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import cast
 
@@ -195,13 +196,37 @@ class Stream:
         os.close(self._socket.detach())
 
 
+class Arrival:
+    """What a call in an event loop waits for. Whoever waits is woken at once, not in the loop's next turn."""
+
+    __slots__ = ("came", "error", "wake")
+
+    def __init__(self) -> None:
+        self.came = False
+        self.error: CallFailed | None = None
+        self.wake: Callable[[], None] | None = None
+
+    def __await__(self) -> Generator[Arrival, None, None]:
+        if not self.came:
+            yield self
+        if self.error is not None:
+            raise self.error
+
+    def come(self, error: CallFailed | None = None) -> None:
+        """It has come, or will not: what is said first counts."""
+        if not self.came:
+            self.came, self.error = True, error
+            if self.wake is not None:
+                self.wake()
+
+
 class LoopConnection(asyncio.Protocol):
     """The same in an event loop."""
 
     def __init__(self, address: Address, target: str, loop: asyncio.AbstractEventLoop) -> None:
         self._talk, self._loop = Conversation(address, target), loop
         self._transport: asyncio.Transport | None = None
-        self._answered: asyncio.Future[None] | None = None
+        self._answered: Arrival | None = None
         self._lost = False
 
     @classmethod
@@ -232,13 +257,13 @@ class LoopConnection(asyncio.Protocol):
             self._talk.pay()
         if self._talk.out and self._transport is not None:
             self._transport.write(self._talk.take_out())
-        if self._talk.reply.ended and self._answered is not None and not self._answered.done():
-            self._answered.set_result(None)
+        if self._talk.reply.ended and self._answered is not None:
+            self._answered.come()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_exception(CallFailed(UNAVAILABLE, f"the connection broke: {exc or 'it was closed'}"))
+        if self._answered is not None:
+            self._answered.come(CallFailed(UNAVAILABLE, f"the connection broke: {exc or 'it was closed'}"))
 
     @property
     def usable(self) -> bool:
@@ -254,18 +279,14 @@ class LoopConnection(asyncio.Protocol):
         assert self._transport is not None
         if self._lost:
             raise CallFailed(UNAVAILABLE, "the connection broke while nobody used it", sent=False)
-        self._answered = self._loop.create_future()
+        answered = self._answered = Arrival()
         self._talk.ask(method, message, token, limit)
-        timer = self._loop.call_later(limit, self._give_up, self._answered)
+        late = CallFailed(DEADLINE_EXCEEDED, "no answer came in time")
+        timer = self._loop.call_later(limit, answered.come, late)
         try:
             self._transport.write(self._talk.take_out())
-            await self._answered
+            await answered
         finally:
             timer.cancel()
             self._answered = None
         return self._talk.answer()
-
-    @staticmethod
-    def _give_up(answered: asyncio.Future[None]) -> None:
-        if not answered.done():
-            answered.set_exception(CallFailed(DEADLINE_EXCEEDED, "no answer came in time"))

@@ -56,7 +56,11 @@ REFUSALS = (3, 7, 9, 11, 12, 16)
 
 
 class LeaseGone(Exception):
-    """The lease that something was to be written under is over."""
+    """The lease that something was to be written under is over. `repeated`: as of an answer."""
+
+    def __init__(self, repeated: bool = False) -> None:
+        self.repeated = repeated
+        super().__init__()
 
 
 class LeaseExists(Exception):
@@ -229,7 +233,7 @@ class Attempts:
         """How long to wait before the next try; raises if there is none."""
         code, details = error.code, error.details
         if code == NOT_FOUND and "lease" in details:
-            raise LeaseGone from error
+            raise LeaseGone(self.unknown) from error
         if code == FAILED_PRECONDITION and "lease already exists" in details:
             raise LeaseExists from error
         # The second is said when users or rights have changed since the token was given.
