@@ -13,12 +13,12 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
+from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed
 from holdfast.engines.etcd.sockets import Arrival, LoopConnection
 from holdfast.engines.etcd.wire import (
     CLOSED,
     SERVICE,
-    TXN,
     Answer,
     Attempts,
     Endpoint,
@@ -38,9 +38,6 @@ FEWEST_PARTS = 8
 """So many go together before a second step is begun: cluster and client are to work at the same time."""
 MOST_PARTS = 48
 """etcd takes 128 operations in a transaction, those inside others included."""
-
-_SUCCESS, _TXN = b"\x12", b"\x22"
-"""On the wire: an operation of a transaction, and a transaction as an operation."""
 
 
 class Part:
@@ -151,7 +148,7 @@ class EtcdAsyncioPort:
                     part.answered.set_result(answer)
 
     async def _together(self, parts: list[Part], until: float) -> list[Answer]:
-        whole = await self._attempt(Request(TXN, b"".join(map(_operation, parts))), until)
+        whole = await self._attempt(steps.all_of([part.request for part in parts]), until)
         return [
             Answer(each.response_txn, whole.revision, whole.term, whole.repeated) for each in whole.message.responses
         ]
@@ -236,18 +233,3 @@ def _fail(parts: list[Part], error: Exception) -> None:
     for part in parts:
         if not part.answered.done():
             part.answered.set_exception(error)
-
-
-def _length(number: int) -> bytes:
-    found = b""
-    while number >= 128:
-        found += bytes([number % 128 + 128])
-        number //= 128
-    return found + bytes([number])
-
-
-def _operation(part: Part) -> bytes:
-    """A part as it stands in the whole: put together as bytes, because building it as a message copies it twice."""
-    inside = serialize(part.request.message)
-    inside = _TXN + _length(len(inside)) + inside
-    return _SUCCESS + _length(len(inside)) + inside

@@ -37,8 +37,12 @@ class CallFailed(Exception):
         super().__init__(details)
 
 
+_HEAD = struct.Struct(">IBI")
+"""Of a frame: three bytes of length and one of kind, taken together; flags; the stream's number."""
+
+
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+    return _HEAD.pack(len(payload) << 8 | kind, flags, stream) + payload
 
 
 def _literal(name: bytes, value: bytes) -> bytes:
@@ -190,13 +194,13 @@ class Conversation:
         buffer, at = self._buffer, 0
         buffer += data
         while len(buffer) - at >= 9:
-            length = int.from_bytes(buffer[at : at + 3], "big")
-            if len(buffer) - at < 9 + length:
+            head, flags, stream = _HEAD.unpack_from(buffer, at)
+            end = at + 9 + (head >> 8)
+            if len(buffer) < end:
                 break
-            kind, flags, stream = struct.unpack_from(">BBI", buffer, at + 3)
-            payload = bytes(buffer[at + 9 : at + 9 + length])
-            at += 9 + length
-            self._take(kind, flags, stream & 0x7FFFFFFF, payload)
+            payload = bytes(buffer[at + 9 : end])
+            at = end
+            self._take(head & 255, flags, stream & 0x7FFFFFFF, payload)
         del buffer[:at]
         if self._body:
             self._go_on()

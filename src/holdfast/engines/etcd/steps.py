@@ -1,111 +1,148 @@
-"""Transactions, in few words: what is compared, what is read and written."""
+"""Transactions, in few words: what is compared, what is read and written.
+
+Put together as bytes, as protobuf would: two of them are a lock's pair, and building them as
+messages took longer than all else that a client does for one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from holdfast.engines.etcd.keys import end_of
-from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.wire import TXN, Request
 
-_Compare, _Op, _Txn = message("Compare"), message("RequestOp"), message("TxnRequest")
-_Range, _Put, _Delete = message("RangeRequest"), message("PutRequest"), message("DeleteRequest")
+# A field is its tag, then a number, or a length and so many bytes. What is 0 is left out.
+_COMPARE, _THEN, _OTHERWISE = b"\x0a", b"\x12", b"\x1a"
+_RANGE, _PUT, _DELETE, _TXN = b"\x0a", b"\x12", b"\x1a", b"\x22"
+_KEY, _END, _VALUE, _LEASE = b"\x0a", b"\x12", b"\x12", b"\x18"
+_LIMIT, _LATEST_FIRST, _MOST_CREATED = b"\x18", b"\x28\x02\x30\x02", b"\x68"
+# Of a comparison: is a key's creation, its last write or its lease equal to (or greater than) a number?
+_IF_CREATED, _IF_LATER, _IF_MODIFIED, _IF_LEASE = b"\x10\x01", b"\x08\x01\x10\x01", b"\x10\x02", b"\x10\x04"
+_IF_KEY, _IF_END = b"\x1a", b"\x82\x04"
+_CREATED, _MODIFIED, _UNDER = b"\x28", b"\x30", b"\x40"
 
-_EQUAL, _GREATER = 0, 1
-_CREATE, _MOD, _LEASE = 1, 2, 4
-_DESCEND, _BY_CREATE = 2, 2
+_SHORT = [bytes([number]) for number in range(128)]
 
 
-def absent(key: bytes) -> Any:
+def _number(number: int) -> bytes:
+    if 0 <= number < 128:
+        return _SHORT[number]
+    if 0 <= number < 16384:
+        return bytes((number & 127 | 128, number >> 7))
+    number &= 2**64 - 1
+    found = bytearray()
+    while number >= 128:
+        found.append(number & 127 | 128)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def _field(tag: bytes, data: bytes) -> bytes:
+    return tag + _number(len(data)) + data
+
+
+@lru_cache(16)
+def _under_lease(lease: int) -> bytes:
+    """A session's lease goes with every write."""
+    return _LEASE + _number(lease) if lease else b""
+
+
+def absent(key: bytes) -> bytes:
     """There is no such key."""
-    return _Compare(result=_EQUAL, target=_CREATE, key=key, create_revision=0)
+    return created_at(key, 0)
 
 
-def empty(start: bytes, end: bytes | None = None) -> Any:
+def empty(start: bytes, end: bytes | None = None) -> bytes:
     """No key starts so (or lies in this range)."""
-    return _Compare(result=_EQUAL, target=_CREATE, key=start, range_end=end or end_of(start), create_revision=0)
+    return _IF_CREATED + _field(_IF_KEY, start) + _CREATED + b"\0" + _field(_IF_END, end or end_of(start))
 
 
-def created_at(key: bytes, revision: int) -> Any:
+def created_at(key: bytes, revision: int) -> bytes:
     """The key is there, and is the one that was created then."""
-    return _Compare(result=_EQUAL, target=_CREATE, key=key, create_revision=revision)
+    return _IF_CREATED + _field(_IF_KEY, key) + _CREATED + _number(revision)
 
 
-def none_before(start: bytes, revision: int) -> Any:
+def none_before(start: bytes, revision: int) -> bytes:
     """Every key that starts so was created at this revision or later: whoever came then is the head of the line."""
-    return _Compare(result=_GREATER, target=_CREATE, key=start, range_end=end_of(start), create_revision=revision - 1)
+    return _IF_LATER + _field(_IF_KEY, start) + _CREATED + _number(revision - 1) + _field(_IF_END, end_of(start))
 
 
-def unchanged(key: bytes, revision: int) -> Any:
+def unchanged(key: bytes, revision: int) -> bytes:
     """The key was last written at this revision."""
-    return _Compare(result=_EQUAL, target=_MOD, key=key, mod_revision=revision)
+    return _IF_MODIFIED + _field(_IF_KEY, key) + _MODIFIED + _number(revision)
 
 
-def under(key: bytes, lease: int) -> Any:
+def under(key: bytes, lease: int) -> bytes:
     """The key hangs on this lease."""
-    return _Compare(result=_EQUAL, target=_LEASE, key=key, lease=lease)
+    return _IF_LEASE + _field(_IF_KEY, key) + _UNDER + _number(lease)
 
 
-def put(key: bytes, value: bytes, lease: int = 0) -> Any:
+def put(key: bytes, value: bytes, lease: int = 0) -> bytes:
     """Write a key."""
-    return _Op(request_put=_Put(key=key, value=value, lease=lease))
+    return _field(_PUT, _field(_KEY, key) + _field(_VALUE, value) + _under_lease(lease))
 
 
-def delete(key: bytes) -> Any:
+def delete(key: bytes) -> bytes:
     """Remove a key."""
-    return _Op(request_delete_range=_Delete(key=key))
+    return _field(_DELETE, _field(_KEY, key))
 
 
-def delete_range(start: bytes, end: bytes) -> Any:
+def delete_range(start: bytes, end: bytes) -> bytes:
     """Remove every key from one up to another."""
-    return _Op(request_delete_range=_Delete(key=start, range_end=end))
+    return _field(_DELETE, _field(_KEY, start) + _field(_END, end))
 
 
-def get(key: bytes) -> Any:
+def get(key: bytes) -> bytes:
     """Read a key."""
-    return _Op(request_range=_Range(key=key))
+    return _field(_RANGE, _field(_KEY, key))
 
 
-def get_range(start: bytes, end: bytes, limit: int = 0) -> Any:
+def get_range(start: bytes, end: bytes, limit: int = 0) -> bytes:
     """Read every key from one up to another."""
-    return _Op(request_range=_Range(key=start, range_end=end, limit=limit))
+    return _field(_RANGE, _field(_KEY, start) + _field(_END, end) + _LIMIT + _number(limit))
 
 
-def get_all(start: bytes, limit: int = 0) -> Any:
+def get_all(start: bytes, limit: int = 0) -> bytes:
     """Read every key that starts so."""
     return get_range(start, end_of(start), limit)
 
 
-def latest(start: bytes, limit: int, before: int = 0) -> Any:
+def latest(start: bytes, limit: int, before: int = 0) -> bytes:
     """Of the keys that start so, the last that came (before a revision), latest first."""
-    return _Op(
-        request_range=_Range(
-            key=start,
-            range_end=end_of(start),
-            limit=limit,
-            sort_order=_DESCEND,
-            sort_target=_BY_CREATE,
-            max_create_revision=before - 1 if before else 0,
-        )
-    )
+    read = _field(_KEY, start) + _field(_END, end_of(start)) + _LIMIT + _number(limit) + _LATEST_FIRST
+    return _field(_RANGE, read + _MOST_CREATED + _number(before - 1) if before else read)
 
 
-def inner(compare: Sequence[Any], then: Sequence[Any], otherwise: Sequence[Any] = ()) -> Any:
+def _whole(compare: Sequence[bytes], then: Sequence[bytes], otherwise: Sequence[bytes]) -> bytes:
+    fields = [_field(_COMPARE, each) for each in compare]
+    fields += [_field(_THEN, each) for each in then]
+    fields += [_field(_OTHERWISE, each) for each in otherwise]
+    return b"".join(fields)
+
+
+def inner(compare: Sequence[bytes], then: Sequence[bytes], otherwise: Sequence[bytes] = ()) -> bytes:
     """A transaction inside a transaction. What it compares is the state before the whole of it."""
-    return _Op(request_txn=_Txn(compare=compare, success=then, failure=otherwise))
+    return _field(_TXN, _whole(compare, then, otherwise))
 
 
 def step(
-    compare: Sequence[Any],
-    then: Sequence[Any],
-    otherwise: Sequence[Any] = (),
+    compare: Sequence[bytes],
+    then: Sequence[bytes],
+    otherwise: Sequence[bytes] = (),
     *,
     together: str | None = None,
     repeats: bool = True,
 ) -> Request:
     """One transaction, to be sent."""
-    return Request(TXN, _Txn(compare=compare, success=then, failure=otherwise), repeats, together)
+    return Request(TXN, _whole(compare, then, otherwise), repeats, together)
+
+
+def all_of(requests: Sequence[Request]) -> Request:
+    """Several transactions as one."""
+    return step([], [_field(_TXN, request.message) for request in requests])
 
 
 def kvs(response: Any) -> Any:

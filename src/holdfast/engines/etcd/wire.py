@@ -46,6 +46,7 @@ _ANSWERS = {
     STATUS: "StatusResponse",
     ALARM: "AlarmResponse",
 }
+_DECODERS = {method: message(name).FromString for method, name in _ANSWERS.items()}
 SERVICE = "/etcdserverpb."
 
 CLOSED = -1
@@ -95,7 +96,7 @@ def serialize(request: Any) -> bytes:
 
 def decode(method: str, data: bytes) -> Any:
     """What a method has answered."""
-    return message(_ANSWERS[method]).FromString(data)
+    return _DECODERS[method](data)
 
 
 class Endpoint:
