@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,10 +28,14 @@ class Recording:
     def __init__(self, verbs: Any, repeated: bool = False) -> None:
         self.port, self.repeated = verbs.io.port, repeated
         self.sent: list[Request] = []
+        self.before_second: Callable[[], object] = int
+        """Called when the first was answered, and the second is not sent yet."""
         self._now = verbs.io.now
         verbs.io.port = self
 
     def call(self, request: Request, until: float) -> Answer:
+        if len(self.sent) == 1:
+            self.before_second()
         self.sent.append(request)
         answer: Answer = self.port.call(request, until)
         answer.repeated = self.repeated
@@ -127,8 +132,9 @@ def test_a_try_that_arrives_after_the_release_holds_nothing_if_it_was_known_of(
     assert [holder.claim for holder in locks.inspect("k").holders] == ([] if repeated else [claim.id])
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("kind", ["lock", "semaphore"])
-def test_a_try_that_arrives_after_a_refusal_holds_nothing(connect: Connect, kind: str) -> None:
+def test_a_try_that_arrives_after_a_refusal_holds_nothing(connect: Connect, kind: str, at_once: bool) -> None:
     locks, rival = connect(), connect()
     theirs: Any = rival.lock("k") if kind == "lock" else rival.semaphore("k", limit=1)
     held = theirs.acquire()
@@ -139,9 +145,16 @@ def test_a_try_that_arrives_after_a_refusal_holds_nothing(connect: Connect, kind
     )  # fmt: skip
     until = verbs.io.now() + 5.0
     sent = Recording(verbs, repeated=True)
+
+    def arrive() -> None:
+        held.release()
+        sent.again(0)
+
+    if at_once:
+        sent.before_second = arrive
     assert isinstance(run(verbs.enter(claim, until)), Refused)
-    held.release()
-    sent.again(0)
+    if not at_once:
+        arrive()
 
     assert rival.inspect("k", kind=kind).holders == ()
 
