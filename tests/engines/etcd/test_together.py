@@ -101,3 +101,22 @@ async def test_a_lease_that_is_gone_fails_only_what_needs_it(server: EtcdServer,
 
     assert [isinstance(each, LeaseGone) for each in outcomes] == [False, True, False]
     assert len(sent) == 4, "or they did not travel together"
+
+
+async def test_a_step_whose_connection_was_given_up_by_somebody_else_is_unknown(
+    server: EtcdServer, namespace: str
+) -> None:
+    async with aio.connect(server.url, namespace=namespace) as locks:
+        first = asyncio.ensure_future(locks.lock("k").acquire())
+        mine = {asyncio.current_task(), first}
+        # Every turn is looked at: the one that connects lives for a few of them only.
+        while not (others := asyncio.all_tasks() - mine):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        for task in others:
+            task.cancel()
+        with pytest.raises(EngineUnavailable) as unavailable:
+            await first
+        assert unavailable.value.outcome == "unknown"
+
+        async with locks.lock("k"):
+            assert len((await locks.inspect("k")).holders) == 1

@@ -139,6 +139,9 @@ class EtcdAsyncioPort:
                     go_on(self._send([part]))
             else:
                 _fail(parts, gone)
+        except asyncio.CancelledError:
+            # Nobody can cancel a step: it was what it waited for, by somebody who ends all tasks of the loop.
+            _fail(parts, EngineUnavailable(self.wire.address.shown, "the event loop is ending", "unknown"))
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
             _fail(parts, error)
         else:

@@ -182,7 +182,7 @@ class Known:
     def gone(self, entry: Entry, session_lives: bool) -> Gone | SessionOver:
         """The claim's own key is not there any more."""
         self.stop_waiting(entry)
-        self.ledger.forget(entry.claim.id)
+        self.ledger.forget(entry.claim.id, retire=True)
         return Gone(MISSING) if session_lives else SessionOver()
 
     # Those whose time is counted

@@ -271,7 +271,7 @@ class LoopConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close it, without a word: whatever is under way is given up."""
-        if self._transport is not None:
+        if self._transport is not None and not self._loop.is_closed():
             self._transport.abort()
 
     async def call(self, method: str, message: bytes, token: str, limit: float) -> bytes:
