@@ -14,30 +14,6 @@ NOBODY = Session("", 0.0, 0.0)
 MOST_REMEMBERED = 1_000
 
 
-class Seats:
-    """Numbers for the keys of one session in one line.
-
-    A number comes again when its claim is gone. etcd looks at every key that ever was in a range until it is
-    compacted: a line in which each claim had a key of its own would become slower with each.
-    """
-
-    __slots__ = ("_made", "free")
-
-    def __init__(self) -> None:
-        self.free: list[int] = []
-        self._made = 0
-
-    def take(self) -> int:
-        if self.free:
-            return self.free.pop()
-        self._made += 1
-        return self._made - 1
-
-    @property
-    def all_free(self) -> bool:
-        return len(self.free) == self._made
-
-
 @dataclass(slots=True)
 class Entry:
     """One claim of this client."""
@@ -92,19 +68,28 @@ class Ledger:
             self.entries: dict[str, Entry] = {}
             self.overdue: dict[bytes, Overdue] = {}
             self._owners: dict[str, int] = {}
-            self._seats: dict[str, Seats] = {}
+            self._seats: dict[str, int] = {}
+            """By line: a bit for each number that a claim of this session has there."""
 
     def enter(self, record: Record, line: str) -> Entry:
         """A claim is about to be sent; its entry, with a key that no other claim has."""
         with self._lock:
             entry = self.entries.get(record.claim.id)
             if entry is None:
-                seats = self._seats.get(line)
-                if seats is None:
-                    seats = self._seats[line] = Seats()
-                seat = seats.take()
+                seat = self._take_seat(line)
                 entry = self._add(Entry(record, f"{line}{seat}".encode(), line, seat))
             return entry
+
+    def _take_seat(self, line: str) -> int:
+        """The lowest number that is free.
+
+        One comes again when its claim is gone. etcd looks at every key that ever was in a range until it is compacted:
+        a line in which each claim had a key of its own would become slower with each.
+        """
+        taken = self._seats.get(line, 0)
+        lowest = ~taken & (taken + 1)
+        self._seats[line] = taken | lowest
+        return lowest.bit_length() - 1
 
     def adopt(self, entry: Entry) -> Entry:
         """A claim is about to be sent that takes over the key of another one."""
@@ -146,9 +131,8 @@ class Ledger:
             else:
                 del self._owners[entry.claim.owner]
             if entry.line and not retire:
-                seats = self._seats[entry.line]
-                seats.free.append(entry.seat)
-                if seats.all_free:
+                self._seats[entry.line] &= ~(1 << entry.seat)
+                if not self._seats[entry.line]:
                     del self._seats[entry.line]
 
     def count_down(self, row: Row, seconds: float, reason: str) -> None:
