@@ -24,6 +24,8 @@ class Entry:
     line: str = ""
     """What its key starts with, if the key's end is a number that no other claim of the session has there."""
     seat: int = 0
+    doubtful: bool = False
+    """Whether its enter was sent more than once: a try that comes when the claim is over has to find a tombstone."""
     created: int = 0
     """The revision at which it came into the line; 0 until that is known."""
     revision: int = 0

@@ -66,8 +66,7 @@ class Line:
             ),
             until,
         )
-        if answer.repeated:
-            await known.bury(claim, until)
+        entry.doubtful = answer.repeated
         if answer.message.succeeded:
             return self.granted(entry, answer.revision)
         second = answer.message.responses[0].response_txn
@@ -130,7 +129,7 @@ class Line:
             return self.granted(entry, answer.revision)
         own, ahead, session, told = (steps.kvs(response) for response in reply.responses)
         if not own or own[0].create_revision != entry.created:
-            return known.gone(entry, bool(session))
+            return await known.gone(entry, bool(session), until)
         known.told(told)
         if not ahead:
             # Only what was compared before is left out of account: look once more.

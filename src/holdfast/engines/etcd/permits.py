@@ -172,7 +172,7 @@ class Permits:
             own, permits, ahead, session, told = (steps.kvs(response) for response in answer.message.responses)
             used = [read_row(known.keys, kv) for kv in permits]
             if not own or own[0].create_revision != entry.created:
-                return self._find(entry, used) or known.gone(entry, bool(session))
+                return self._find(entry, used) or await known.gone(entry, bool(session), until)
             known.told(told)
             queued = [read_row(known.keys, kv) for kv in ahead]
             free = self._free(claim, used)

@@ -137,10 +137,13 @@ class Known:
 
     # Tries that came late
 
+    def tombstone(self, claim: Claim) -> bytes:
+        """What an enter has to find that is still on its way when its claim is over."""
+        return steps.put(self.keys.tombstone(claim.id), b"", lease_of(claim.session))
+
     async def bury(self, claim: Claim, until: float) -> None:
-        """An enter was sent more than once: a try that is still on its way has to find that it is too late."""
-        tombstone = steps.put(self.keys.tombstone(claim.id), b"", lease_of(claim.session))
-        await self.call(steps.step([], [tombstone]), until)
+        """Let no enter of this claim have any effect from now on."""
+        await self.call(steps.step([], [self.tombstone(claim)]), until)
 
     def own(self, entry: Entry, second: Any) -> Any:
         """The claim's own key, if an earlier try of its enter has arrived; None if it was withdrawn before."""
@@ -179,8 +182,10 @@ class Known:
             entry.ahead = b""
             self.watcher.unwatch(entry.claim.id)
 
-    def gone(self, entry: Entry, session_lives: bool) -> Gone | SessionOver:
+    async def gone(self, entry: Entry, session_lives: bool, until: float) -> Gone | SessionOver:
         """The claim's own key is not there any more."""
+        if entry.doubtful and session_lives:
+            await self.bury(entry.claim, until)
         self.stop_waiting(entry)
         self.ledger.forget(entry.claim.id, retire=True)
         return Gone(MISSING) if session_lives else SessionOver()

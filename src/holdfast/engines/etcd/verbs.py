@@ -73,21 +73,25 @@ class EtcdVerbs(Known):
         if entry is None or not entry.revision:
             return Gone(WITHDRAWN)
         line, note = self.keys.line(claim.kind, claim.name), self.keys.note(claim.id)
-        answer = await self.call(
-            steps.step(
-                [steps.unchanged(entry.key, entry.revision)],
-                [steps.delete(entry.key), steps.delete(self._mark(claim))],
-                [steps.get(entry.key), steps.get(note)],
-                together=line,
-            ),
-            until,
-        )
+        bury = [self.tombstone(claim)] if entry.doubtful else []
+        try:
+            answer = await self.call(
+                steps.step(
+                    [steps.unchanged(entry.key, entry.revision)],
+                    [steps.delete(entry.key), steps.delete(self._mark(claim)), *bury],
+                    [steps.get(entry.key), steps.get(note), *bury],
+                    together=line,
+                ),
+                until,
+            )
+        except LeaseGone:
+            return Gone(MISSING)  # with the session, to which the tombstone belongs
         self.ledger.forget(claim.id)
         if answer.message.succeeded:
             if entry.slot is not None:
                 self.ledger.freed(line, entry.slot)
             return Done()
-        there, notes = (steps.kvs(response) for response in answer.message.responses)
+        there, notes = (steps.kvs(response) for response in answer.message.responses[:2])
         if notes:
             return Gone(notes[0].value.decode())
         # An earlier try of the same call has removed it; had somebody else, there would be a note.
@@ -100,8 +104,8 @@ class EtcdVerbs(Known):
         entry = self.ledger.get(claim.id)
         lease = lease_of(claim.session)
         clear = [steps.delete(self._mark(claim)), steps.delete(self.keys.note(claim.id))]
-        if unanswered:
-            clear.append(steps.put(self.keys.tombstone(claim.id), b"", lease))
+        if unanswered or (entry is not None and entry.doubtful):
+            clear.append(self.tombstone(claim))
         # Without an entry its key is gone, and may be another's.
         ends = [steps.delete(entry.key), *clear] if entry is not None else clear
         mine = [_still(entry, lease)] if entry is not None else []
