@@ -12,6 +12,7 @@ import pytest
 from holdfast.core.table.rows import Session
 from holdfast.engines.etcd.keys import new_record
 from holdfast.engines.etcd.ledger import Ledger
+from holdfast.engines.etcd.watcher import Watcher
 from holdfast.engines.etcd.wire import WATCH, Answer, Request
 from holdfast.locks import acquire
 from holdfast.model import Claim, Granted, Place, Refused
@@ -171,23 +172,29 @@ def test_a_lock_that_was_handed_over_can_be_waited_for_by_its_sender(connect: Co
         assert after.token > adopted.token
 
 
+def watcher(locks: Any) -> Watcher:
+    found: Watcher = locks._core.engine.watcher
+    return found
+
+
 def watches(locks: Any) -> Counter[str]:
-    counted = count(locks)
-    counted[WATCH] = 0
-    return counted
+    """What is sent from now on; the stream is there, and what was to be watched before is."""
+    locks.lock("warm-up").acquire().release()
+    wait_until(lambda: watcher(locks)._stream is not None, 10.0, "the stream")
+    with watcher(locks)._lock:
+        return count(locks)
 
 
 def test_who_takes_turns_asks_once_to_be_told_of_the_other(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody looks by itself.
     monkeypatch.setattr(acquire, "FIRST_POLL", 3600.0)
     locks, rival = connect(), connect()
-    locks.lock("warm-up").acquire().release()
     counted = watches(locks)
     for _ in range(8):
         held = rival.lock("k").acquire()
         waiter = threading.Thread(target=lambda: locks.lock("k").acquire().release())
         waiter.start()
-        wait_until(lambda: len(rival.inspect("k").waiters) == 1, 10.0, "standing in line")
+        wait_until(lambda: len(watcher(locks)._names) == 2, 10.0, "watching its session and the other's key")
         held.release()
         waiter.join(20.0)
         assert not waiter.is_alive()
@@ -197,12 +204,11 @@ def test_who_takes_turns_asks_once_to_be_told_of_the_other(connect: Connect, mon
 
 def test_an_end_that_nobody_waited_for_ends_the_watch(connect: Connect) -> None:
     locks, rival = connect(), connect()
-    locks.lock("warm-up").acquire().release()
     counted = watches(locks)
     held = rival.lock("k").acquire()
     waiter = threading.Thread(target=lambda: locks.lock("k").acquire().release())
     waiter.start()
-    wait_until(lambda: len(rival.inspect("k").waiters) == 1, 10.0, "standing in line")
+    wait_until(lambda: len(watcher(locks)._names) == 2, 10.0, "watching its session and the other's key")
     held.release()
     waiter.join(20.0)
     rival.lock("k").acquire().release()
@@ -210,6 +216,5 @@ def test_an_end_that_nobody_waited_for_ends_the_watch(connect: Connect) -> None:
     for _ in range(5):
         rival.lock("k").acquire().release()
 
-    watcher: Any = locks._core.engine
-    assert list(watcher.watcher._names) == ["session"]
-    assert len(watcher.watcher._watches) == 1
+    assert list(watcher(locks)._names) == ["session"]
+    assert len(watcher(locks)._watches) == 1

@@ -108,8 +108,8 @@ class Line:
     def granted(self, entry: Entry, revision: int) -> Granted:
         """It holds, by the write of this revision."""
         known = self.known
-        known.stop_waiting(entry)
         entry.revision = revision
+        known.stop_waiting(entry)
         entry.created = entry.created or revision
         return Granted(known.ledger.base + revision, entry.slot, entry.claim.max_hold)
 

@@ -142,8 +142,8 @@ class Permits:
 
     def _took(self, entry: Entry, slot: int, revision: int) -> Granted:
         known = self.known
-        known.stop_waiting(entry)
         entry.key, entry.slot, entry.revision = self.slot_key(entry.claim, slot), slot, revision
+        known.stop_waiting(entry)
         return Granted(known.ledger.base + revision, slot, entry.claim.max_hold)
 
     def _behind(self, entry: Entry, used: list[Row], queued: list[Row], revision: int) -> Place:

@@ -180,7 +180,7 @@ class Known:
         """Nothing more is watched for this claim."""
         if entry.ahead:
             entry.ahead = b""
-            self.watcher.unwatch(entry.claim.id)
+            self.watcher.unwatch(entry.claim.id, entry.revision)
 
     async def gone(self, entry: Entry, session_lives: bool, until: float) -> Gone | SessionOver:
         """The claim's own key is not there any more."""

@@ -51,6 +51,11 @@ class Watch:
     """Whether it begins when etcd hears of it: one that begins earlier is served by a loop that turns ten times a
     second. Whoever watches is told to look again if something was written in between."""
 
+    @property
+    def of_an_end(self) -> bool:
+        """Whether it is for the end of one key: such a one may be kept and taken over."""
+        return self.deletes_only and not self.end
+
     def request(self) -> Any:
         return _Request(
             create_request=_Create(
@@ -108,10 +113,10 @@ class Watcher:
                 self._thread = threading.Thread(target=self._run, name="holdfast-watch", daemon=True)
                 self._thread.start()
 
-    def unwatch(self, name: str) -> None:
-        """End a watch, if there is one of this name."""
+    def unwatch(self, name: str, seen: int = 0) -> None:
+        """End a watch, if there is one of this name. What happened up to the revision `seen` is known already."""
         with self._lock:
-            self._drop(name)
+            self._drop(name, seen)
 
     def unwatch_all(self) -> None:
         """End every watch."""
@@ -119,15 +124,15 @@ class Watcher:
             for name in list(self._names):
                 self._drop(name)
 
-    def _drop(self, name: str) -> None:
+    def _drop(self, name: str, seen: int = 0) -> None:
         number = self._names.pop(name, None)
         if number is None:
             return
         watch = self._watches[number]
-        if not watch.deletes_only or watch.end or watch.key in self._idle:
+        if not watch.of_an_end or watch.key in self._idle:
             self._cancel(number)
             return
-        watch.hear = None
+        watch.hear, watch.start = None, max(watch.start, seen + 1)
         self._idle[watch.key] = number
         if len(self._idle) > MOST_IDLE:
             self._cancel(self._idle.pop(next(iter(self._idle))))
@@ -214,6 +219,8 @@ class Watcher:
             if watch is None:
                 return
             hear = watch.hear
+            if events and watch.of_an_end and events[-1].kv.mod_revision < watch.start:
+                return  # known, or of the time before somebody took it over
             if hear is None and (events or response.canceled):
                 del self._idle[watch.key]
                 self._cancel(watch.number)
@@ -225,13 +232,11 @@ class Watcher:
             elif response.created:
                 missed = watch.fresh and response.header.revision >= watch.start
                 if watch.fresh:
-                    watch.fresh, watch.start = False, response.header.revision + 1
+                    watch.fresh, watch.start = False, max(watch.start, response.header.revision + 1)
                 if not missed:
                     return
                 events = None
             elif events:
-                if events[-1].kv.mod_revision < watch.start:
-                    return  # of the time before somebody took it over
                 # What is caught up with comes in portions, under the header of today.
                 watch.start = events[-1].kv.mod_revision + 1
         if hear is not None:
