@@ -1,20 +1,21 @@
 """Cells in ZooKeeper: a node each, written by compare-and-set on ZooKeeper's own version.
 
-What users see as the version is the zxid of the write, which never comes again: ZooKeeper's own
-versions start at 0 with a new node. A delete empties the node, which is removed a day later.
+What users see as the version is the zxid of the write, which never comes again, plus the base, so
+that it grows as tokens do: ZooKeeper's own versions start at 0 with a new node. A base that is raised
+raises the versions of all that is there: an earlier one is never met again, because a cell's zxid does
+not go back. A delete empties the node, which is removed a day later.
 """
 
 from __future__ import annotations
 
 import struct
-import time
 from functools import partial
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from holdfast.core.table.commands import CellValue, Mismatch
-from holdfast.engines.zookeeper.asking import LinkOver
+from holdfast.engines.zookeeper.asking import Dropped, LinkOver
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.part import Part
 from holdfast.errors import EngineUnavailable
@@ -44,25 +45,37 @@ class Seen:
     """Much less than the day after which a node may be made anew, and count from 0 again."""
 
     def __init__(self) -> None:
-        self._cells: dict[str, tuple[int, int, float]] = {}
+        self._cells: dict[str, tuple[int, int, int, float]] = {}
 
-    def note(self, path: str, version: int, own: int) -> None:
+    def note(self, path: str, link: Link, version: int, own: int) -> None:
         """What a cell was at."""
         self._cells.pop(path, None)
-        self._cells[path] = (version, own, clock.now())
+        self._cells[path] = (link.session_id, version, own, clock.now())
         while len(self._cells) > self.MOST:
             self._cells.pop(next(iter(self._cells)), None)
 
-    def known(self, path: str, version: int | None) -> int | None:
-        """The own version to expect where users expect this one: -1 for any, None if it is not known."""
+    def known(self, path: str, link: Link, version: int | None) -> int | None:
+        """The own version to expect where users expect this one: -1 for any, None if it is not known.
+
+        What was seen in another session is not: an ensemble that was restored counts from an earlier number.
+        """
         if version is None:
             return -1
-        last, own, at = self._cells.get(path, (0, 0, 0.0))
-        return own if last == version and clock.now() - at < self.LONGEST else None
+        session, last, own, at = self._cells.get(path, (0, 0, 0, 0.0))
+        known = session == link.session_id and last == version and clock.now() - at < self.LONGEST
+        return own if known else None
 
 
 def _get(path: str, kazoo: Any) -> Any:
     return kazoo.get_async(path)
+
+
+def _set(path: str, data: bytes, own: int, kazoo: Any) -> Any:
+    return kazoo.set_async(path, data, own)
+
+
+def _create(path: str, data: bytes, kazoo: Any) -> Any:
+    return kazoo.create_async(path, data, include_data=True)
 
 
 def _go_through(path: str, kazoo: Any) -> Any:
@@ -75,26 +88,64 @@ def _go_through(path: str, kazoo: Any) -> Any:
 class CellVerbs(Part):
     """Get and set."""
 
+    def _with_base(self, link: Link, *sends: Any) -> list[Any]:
+        """The same requests, with the base after them where it can be raised meanwhile: a session keeps it."""
+        return [*sends] if link.beats else [*sends, partial(_get, self.layout.base)]
+
+    def _without_base(self, link: Link, answers: list[Any]) -> list[Any]:
+        """The answers to those requests, once the base is taken from them."""
+        if link.beats:
+            return answers
+        *answers, base = answers
+        if not isinstance(base, NoNodeError):
+            self.take_base(link, base[0])
+        return answers
+
     async def _found(self, link: Link, path: str, until: float, fresh: bool) -> tuple[bytes | None, int, int | None]:
         """The value, its version, and ZooKeeper's own version of the node; None if there is no node.
 
         A server answers a read by itself, and may lag behind. What is to be `fresh` comes after a transaction that
         changes nothing, and has been through a majority.
         """
-        get = partial(_get, path)
+        sends = [partial(_get, path)]
         if fresh:
-            _, found = await self.read(link, until, partial(_go_through, self.layout.base), get)
-        else:
-            (found,) = await self.read(link, until, get)
+            sends.insert(0, partial(_go_through, self.layout.base))
+        asked = clock.now()
+        *_, found = self._without_base(link, await self.read(link, until, *self._with_base(link, *sends)))
         if isinstance(found, NoNodeError):
             return None, 0, None
         data, stat = found
         there, keep = _HEAD.unpack_from(data)
+        version = self.token(link, stat.mzxid)
         # No clock has a say in whether it was deleted.
-        if not there or (keep and stat.mtime / 1000 + keep <= time.time() + link.clock_offset):
+        if not there or (keep and await self._passed(link, stat.mtime / 1000 + keep, asked, until)):
             return None, 0, stat.version
-        self.engine.seen.note(path, stat.mzxid, stat.version)
-        return data[_HEAD.size :], stat.mzxid, stat.version
+        self.engine.seen.note(path, link, version, stat.version)
+        return data[_HEAD.size :], version, stat.version
+
+    async def _passed(self, link: Link, end: float, moment: float, until: float) -> bool:
+        """Whether the server's clock had reached this end at a moment, which was before the value was read.
+
+        Had it ended only after that, somebody might have written another one before its end.
+        """
+        now = link.clock.at(moment)
+        if now is None or (end <= now and not link.clock.fresh):
+            await self._see_clock(link, until)
+            now = link.clock.at(moment)
+        return now is not None and end <= now
+
+    async def _see_clock(self, link: Link, until: float) -> None:
+        """Look at the server's clock, by a write that changes nothing: who only looks has no node of its own."""
+        while True:
+            await self.ready(link, until)
+            try:
+                written = await self.answer(link, until, link.kazoo.set_async(self.layout.cells, b""))
+            except Dropped:
+                continue
+            if not isinstance(written, NoNodeError):
+                link.clock.note(written)
+                return
+            await self.make_namespace(link, until)
 
     async def cell_get(self, kind: str, name: str, until: float) -> CellValue:
         while True:
@@ -111,7 +162,7 @@ class CellVerbs(Part):
         link = await self.looking(until)
         path = self.layout.cell(kind, name)
         try:
-            known = None if version == 0 else self.engine.seen.known(path, version)
+            known = None if version == 0 else self.engine.seen.known(path, link, version)
             if known is not None:
                 written = await self._write(link, path, pack(value, keep), known, until)
                 if written is not None:
@@ -136,27 +187,20 @@ class CellVerbs(Part):
             raise EngineUnavailable(self.address, "the session ended before the answer came", "unknown") from over
 
     async def _write(self, link: Link, path: str, data: bytes, own: int | None, until: float) -> int | None:
-        """The zxid of the write; None if somebody else was faster."""
-        kazoo = link.kazoo
+        """The version that this write made; None if somebody else was faster, or something above it was missing."""
+        send = partial(_create, path, data) if own is None else partial(_set, path, data, own)
         await self.ready(link, until)
-        if own is not None:
-            done = await self.answer(link, until, kazoo.set_async(path, data, own))
-            if isinstance(done, BadVersionError | NoNodeError):
-                return None
-            zxid: int = done.mzxid
-            self.engine.seen.note(path, zxid, done.version)
-            link.clock_offset = done.mtime / 1000 - time.time()
-            return zxid
-        done = await self.answer(link, until, kazoo.create_async(path, data, include_data=True))
-        if isinstance(done, NoNodeError):
+        results = [one(link.kazoo) for one in self._with_base(link, send)]
+        (done,) = self._without_base(link, await self.answers(link, until, *results))
+        if isinstance(done, NoNodeError) and own is None:
             if not link.base:
                 await self.make_namespace(link, until)
                 await self.read_base(link, until)
             await self.make_paths(link, [path.rpartition("/")[0]], until)
+        if isinstance(done, NoNodeError | NodeExistsError | BadVersionError):
             return None
-        if isinstance(done, NodeExistsError):
-            return None
-        zxid = done[1].czxid
-        self.engine.seen.note(path, zxid, done[1].version)
-        link.clock_offset = done[1].mtime / 1000 - time.time()
-        return zxid
+        stat = done[1] if own is None else done
+        link.clock.note(stat)
+        version = self.token(link, stat.mzxid, "unknown")
+        self.engine.seen.note(path, link, version, stat.version)
+        return version

@@ -19,6 +19,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from holdfast.engines.zookeeper.address import ZooKeeperAddress
 from holdfast.engines.zookeeper.connection import AddWatch, Connection, DirectHandler, Kazoo
+from holdfast.engines.zookeeper.server_clock import ServerClock
 
 # What kazoo has to say about a lost connection, the keeper says too.
 _log = logging.getLogger("holdfast.kazoo")
@@ -54,8 +55,7 @@ class Link:
         self.noted = False
         """Whether somebody has left word since the last look."""
         self.notes_version = 0
-        self.clock_offset = 0.0
-        """How far the server's clock is ahead of ours, in seconds."""
+        self.clock = ServerClock()
         self.changed: Callable[[Link], None] = lambda link: None
         self._waiters: list[Callable[[], None]] = []
         self._mourners: list[Callable[[], None]] = []

@@ -11,7 +11,7 @@ from holdfast.engines.zookeeper.asking import Asker, Dropped, LinkOver
 from holdfast.engines.zookeeper.ledger import packed, unpacked
 from holdfast.engines.zookeeper.line import LAYOUT
 from holdfast.engines.zookeeper.link import Link
-from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.errors import EngineUnavailable, HoldfastError, Outcome
 from holdfast.model import MAX_TOKEN
 from holdfast.runtime.io import Io, Signal
 
@@ -65,11 +65,11 @@ class Part(Asker):
             )
         link.base = kept.get("base", 0)
 
-    def token(self, link: Link, zxid: int) -> int:
-        """The token of what was written at this zxid."""
+    def token(self, link: Link, zxid: int, outcome: Outcome = "not done") -> int:
+        """The token of what was written at this zxid. `outcome`: what to say of the write if there is no such token."""
         token: int = link.base + zxid
         if token > MAX_TOKEN:
-            raise EngineUnavailable(self.address, f"token {token} is over 2^53: use a new namespace", "not done")
+            raise EngineUnavailable(self.address, f"token {token} is over 2^53: use a new namespace", outcome)
         return token
 
     async def make_paths(self, link: Link, paths: Sequence[str], until: float) -> None:

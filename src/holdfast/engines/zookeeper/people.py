@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +45,7 @@ class PeopleVerbs(ClaimVerbs):
         line = [(stand, *one) for stand, one in zip(stands, found, strict=True) if one is not None]
         holding = count_holding([stand for stand, _, _ in line])
         holders, waiters = [], []
-        now = time.time() + link.clock_offset
+        now = link.clock.shown()
         for index, (stand, data, stat) in enumerate(line):
             about = unpacked(data)
             held = "slot" in about if stand.limit else index < holding

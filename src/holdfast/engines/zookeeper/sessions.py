@@ -8,7 +8,6 @@ meanwhile lets the session expire; a write that is confirmed was seen by a major
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -80,7 +79,7 @@ class SessionVerbs(Part):
                 *made, base, found = await self.answers(
                     link, until,
                     kazoo.create_async(note, about, ephemeral=True),
-                    kazoo.create_async(beat, b"", ephemeral=True),
+                    kazoo.create_async(beat, b"", ephemeral=True, include_data=True),
                     kazoo.get_async(layout.base),
                     kazoo.get_async(note, watch=partial(self._noted, link, session.id)),
                 )  # fmt: skip
@@ -89,7 +88,9 @@ class SessionVerbs(Part):
             if any(isinstance(one, NoNodeError) for one in (*made, base)):
                 await self.make_namespace(link, until)
                 continue
-            assert all(isinstance(one, str | NodeExistsError) for one in made)
+            assert all(isinstance(one, str | tuple | NodeExistsError) for one in made)
+            if isinstance(made[1], tuple):
+                link.clock.note(made[1][1])
             self.take_base(link, base[0])
             link.notes_version = found[1].version
             return
@@ -143,7 +144,7 @@ class SessionVerbs(Part):
                 continue
             if isinstance(done, Exception):
                 return False
-            link.clock_offset = done[1].mtime / 1000 - time.time()
+            link.clock.note(done[1])
             return True
 
     async def _read_notes(self, link: Link, session: str, until: float) -> bool:

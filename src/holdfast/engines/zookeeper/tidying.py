@@ -6,12 +6,12 @@ children, so a line that somebody uses again at the same moment is safe.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engines.zookeeper.cells import dead_since
 from holdfast.engines.zookeeper.ledger import Member
 from holdfast.engines.zookeeper.link import Link
+from holdfast.runtime import clock
 
 if TYPE_CHECKING:
     from holdfast.engines.zookeeper.verbs import ZooKeeperVerbs
@@ -90,9 +90,11 @@ class Tidier:
 
     async def _look_at_cells(self, link: Link, until: float) -> None:
         """Remove a cell whose value ended a day ago."""
+        now = link.clock.at(clock.now())
+        if now is None:
+            return
         paths = [self._cells.pop() for _ in range(min(A_STEP, len(self._cells)))]
         found = await self.verbs.contents(link, paths, until)
-        now = time.time() + link.clock_offset
         old = []
         for path, one in zip(paths, found, strict=True):
             dead = None if one is None else dead_since(*one)

@@ -7,7 +7,6 @@ the line's own node, in the same step, so that a grant shorter than a round trip
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -149,7 +148,7 @@ class Stream:
     def _emit(self, what: EventType, line: str, one: Known) -> None:
         folder, _, segment = line.rpartition("/")
         kind, name = self.layout.kind(folder.rpartition("/")[2]), unquoted(segment)
-        at = time.time() + self.link.clock_offset
+        at = self.link.clock.shown()
         mode = "exclusive" if one.stand.exclusive else "shared"
         token = None if what == "queued" else one.token
         event = LockEvent(what, kind, name, one.owner, one.stand.claim, at, token, mode)  # type: ignore[arg-type]
