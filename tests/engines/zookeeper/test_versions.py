@@ -63,6 +63,16 @@ def test_who_looks_on_while_tokens_are_raised_sees_and_writes_higher_versions(
     assert cell.set("b") > above
 
 
+def test_who_looks_on_while_tokens_are_raised_sees_the_tokens_of_locks_as_they_are(
+    url: str, looker: holdfast.Client
+) -> None:
+    with holdfast.connect(url) as locks, locks.lock("k") as grant:
+        assert looker.inspect("k").holders[0].token == grant.token
+    raised(url, grant.token + FAR)
+    with holdfast.connect(url) as locks, locks.lock("k") as grant:
+        assert looker.inspect("k").holders[0].token == grant.token
+
+
 def test_a_version_that_another_read_after_a_raise_is_the_same_here(url: str, looker: holdfast.Client) -> None:
     before = looker.cell("c").set("a")
     raised(url, before + FAR)

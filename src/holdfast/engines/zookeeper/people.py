@@ -40,7 +40,11 @@ class PeopleVerbs(ClaimVerbs):
     async def _inspect(self, link: Link, kind: str, name: str, until: float) -> LockInfo:
         parent = self.layout.line(kind, name)
         stands = in_order(await self.children(link, parent, until, synced=True))
-        found = await self.contents(link, [f"{parent}/{stand.node}" for stand in stands], until)
+        paths = [f"{parent}/{stand.node}" for stand in stands]
+        # Who only looks does not keep the base from being raised, and has to see what it is now.
+        *found, base = await self.contents(link, [*paths, self.layout.base], until)
+        if base is not None:
+            self.take_base(link, base[0])
         # Those that went between the two looks are left out of the line, too.
         line = [(stand, *one) for stand, one in zip(stands, found, strict=True) if one is not None]
         holding = count_holding([stand for stand, _, _ in line])
