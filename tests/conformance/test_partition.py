@@ -87,16 +87,13 @@ async def test_every_epoch_has_a_higher_token(locks: Front, rival: Front) -> Non
 
 
 @needs("shared")
-async def test_the_token_of_a_key_is_higher_than_those_of_locks_before_it(locks: Front, rival: Front) -> None:
-    """So that a fence that has seen a lock's token lets a member's pass."""
-    tokens = []
-    for name in ("workers", "key-1", "other"):
-        held = await rival.lock(name).acquire()
-        tokens.append(held.target.token)
-        await held.release()
+async def test_the_token_of_a_key_is_higher_than_those_of_the_groups_name_before_it(locks: Front, rival: Front) -> None:
+    """So that a fence that has seen a lock's token lets a member's pass. Other names may have another counter."""
+    held = await rival.lock("workers").acquire()
+    await held.release()
     member = await joined(locks, "a")
 
-    assert member.target.token("key-1") > max(tokens)
+    assert member.target.token("key-1") > held.target.token
 
 
 @needs("shared")
