@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +97,53 @@ def test_what_the_fork_holds_is_held_after_the_parent_has_closed_the_file(url: s
         parent.expect({"valid": True})
         parent.expect("released")
         assert rival.takes("k", wait=5.0) > token
+
+
+def join_and_fork(url: str, under_way: bool) -> None:
+    """Fork as a member of a group, or while another thread is in the middle of its join; let the child join too."""
+    entered, go = threading.Event(), threading.Event()
+    with holdfast.connect(url) as locks:
+        member = locks.partition("workers", "a")
+        if under_way:
+            verbs: Any = locks._core.verbs
+            enter = verbs.enter
+
+            async def slow(*args: Any) -> Any:
+                entered.set()
+                go.wait()
+                return await enter(*args)
+
+            verbs.enter = slow
+            joining = threading.Thread(target=member.join)
+            joining.start()
+            entered.wait()
+        else:
+            member.join()
+        if not (child := os.fork()):
+            signal.alarm(10)  # whoever waits for a thread that is not here would wait for ever
+            told: dict[str, object] = {"before": member.owns("k")}
+            member.join()
+            told["places"] = len(member.epoch.members) if member.epoch is not None else 0
+            told["claims"] = len(locks.inspect("workers", kind="partition").holders)
+            member.leave()
+            locks.close()
+            tell(told)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        go.set()
+        if under_way:
+            joining.join()
+        eventually(lambda: member.owns("k"), "the parent is no member")
+        tell({"child ended with": code, "claims": len(locks.inspect("workers", kind="partition").holders)})
+
+
+@pytest.mark.parametrize(("under_way", "claims"), [(False, 2), (True, 1)], ids=["joined", "joining"])
+def test_a_fork_joins_a_group_by_itself(url: str, under_way: bool, claims: int) -> None:
+    with Child("tests.process.test_fork:join_and_fork", url, under_way) as parent:
+        parent.expect({"before": False, "places": 1, "claims": claims})
+        parent.expect({"child ended with": 0, "claims": 1})
+        assert parent.ended() == 0, parent.complaints
+        assert parent.complaints == ""
 
 
 def fork_among_threads(url: str, forks: int) -> None:

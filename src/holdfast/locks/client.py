@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.core.table.commands import Notice
 from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
@@ -28,6 +28,13 @@ Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 GRACE = 1.0
 """How long after its wait a caller may still be kept for a withdrawal to be confirmed."""
+
+
+class Front(Protocol):
+    """What is told of a fork."""
+
+    def forked(self) -> None:
+        """This process is a child: begin anew."""
 
 
 class Client:
@@ -55,6 +62,8 @@ class Client:
         self.call_limit = max(1.0, min(ttl, LONGEST_CALL), patience)
         """For how long one request may go unanswered."""
         self.closed = False
+        self.fronts: weakref.WeakSet[Front] = weakref.WeakSet()
+        """Those that have a state of their own, with which they begin anew in a fork."""
         engine.deliver = self.deliver
         self._begin()
         clients.add(self)
@@ -234,6 +243,8 @@ class Client:
         session = self.session
         self.engine.abandon()
         self._begin()
+        for front in list(self.fronts):
+            front.forked()
         if session is not None:
             session.lock = threading.Lock()
             for hold in session.end("this process is a fork of the one that holds it"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -103,7 +104,8 @@ class Keeper:
 
     def drop_errand(self, errand: Errand) -> None:
         """Do it no more. One that is under way ends by itself."""
-        if errand in self.client.errands:
+        # Two may drop it at once.
+        with suppress(ValueError):
             self.client.errands.remove(errand)
 
     def stop(self) -> None:

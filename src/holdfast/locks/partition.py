@@ -15,6 +15,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from holdfast.core.names import check_name
 from holdfast.core.rendezvous import Seat, choose
@@ -24,11 +25,11 @@ from holdfast.errors import EngineUnavailable, InvalidRequest, NotHeld
 from holdfast.locks.acquire import acquire, keep
 from holdfast.locks.cell import MOST_BYTES, CellFront, encode
 from holdfast.locks.client import Client
-from holdfast.locks.errand import Errand
 from holdfast.locks.hold import Hold
 from holdfast.locks.keeper import Keeper
 from holdfast.locks.release import release_quietly
 from holdfast.locks.spec import Spec
+from holdfast.locks.stay import Stay
 from holdfast.model import Epoch, Granted, LockInfo
 
 KEEP = 30 * 86_400.0
@@ -66,66 +67,115 @@ class PartitionFront:
         self.client, self.member, self.on_change = client, member, on_change
         self.spec = replace(spec, note=member)
         self.cell = CellFront(client, "partition", spec.name, KEEP)
-        self.hold: Hold | None = None
-        self.joined = False
+        self.forked()
+        client.fronts.add(self)
+
+    def forked(self) -> None:
+        """Begin, or begin anew in a child: what our parent is a member of, we are not."""
+        self.stay: Stay | None = None
         self._shares = NOBODY
         self._lock = threading.Lock()
-        self._errand = Errand(f"the look at partition {spec.name!r}", PERIOD, self.look_again)
+        """Over the stay and the epoch; never kept while anything is awaited."""
 
     # Coming and going
 
     async def join(self) -> None:
-        """Become a member, counted in by an epoch. Nothing happens if we are one already."""
-        if self.joined:
-            return
-        self.joined = True
-        taken: list[Hold] = []
-        try:
-            hold = await acquire(self.client, self.spec, None, taken)
-            if not self.sit_down(hold):
-                # Somebody left for us meanwhile.
-                await release_quietly(self.client, hold)
-                return
-            self.turn(await self.agree(self.client.verbs, self.client.until))
-        except BaseException:
-            await self.client.io.shielded(self._withdraw(taken))
-            raise
-        self._errand.due = self.client.io.now() + PERIOD
-        self.client.start_keeper().add_errand(self._errand)
+        """Become a member, counted in by an epoch. Nothing happens if we are one already.
 
-    async def _withdraw(self, taken: list[Hold]) -> None:
-        """Leave, also with a hold that was taken and is not ours yet."""
-        mine = self.hold
-        await self.leave()
+        Whoever joins while another join is under way waits for that one.
+        """
+        stay = Stay(self.spec.name, PERIOD, self.look_again)
+        taken: list[Hold] = []
+        failed = True
+        try:
+            if await self._begin(stay):
+                await self._enter(stay, taken)
+            failed = False
+        except BaseException:
+            await self.client.io.shielded(self._withdraw(stay, taken))
+            raise
+        finally:
+            with self._lock:
+                stay.entered(failed)
+
+    async def _begin(self, stay: Stay) -> bool:
+        """Let this be our stay; False if another join made us a member."""
+        while True:
+            with self._lock:
+                now = self.stay
+                if now is None or not (now.entering or now.stands(self.client)):
+                    self.stay, self._shares = stay, NOBODY
+                    return True
+                if not now.entering:
+                    return False
+                signal = self.client.io.signal()
+                now.wait_for_it(signal)
+            await self.client.io.wait(signal, None)
+            if not now.failed:
+                return False
+
+    async def _enter(self, stay: Stay, taken: list[Hold]) -> None:
+        """Take a place in the group, and be counted in."""
+        hold = await acquire(self.client, self.spec, None, taken)
+        if not self.sit_down(stay, hold):
+            # Somebody left for us meanwhile.
+            await self._give_back(hold)
+            return
+        await self.look(stay, self.client.verbs, self.client.until)
+        stay.errand.due = self.client.io.now() + stay.errand.every
+        self.client.start_keeper().add_errand(stay.errand)
+
+    async def _withdraw(self, stay: Stay, taken: list[Hold]) -> None:
+        """End a stay whose join failed, also with a hold that was taken and is not its own yet."""
+        mine = stay.hold
+        await self._end(stay)
         for hold in taken:
             if hold is not mine:
                 await release_quietly(self.client, hold)
 
     async def leave(self) -> None:
         """Stop being a member; our keys go to the others at once."""
+        stay = self.stay
+        if stay is not None:
+            await self._end(stay)
+
+    async def _end(self, stay: Stay) -> None:
+        """End this stay, unless that was done by somebody else."""
         with self._lock:
-            hold, self.hold, self.joined = self.hold, None, False
+            if self.stay is not stay:
+                return
+            self.stay, hold = None, stay.hold
         if self.client.closed:
             return
-        self.client.start_keeper().drop_errand(self._errand)
-        if hold is None or hold.reason is not None:
-            return
+        self.client.start_keeper().drop_errand(stay.errand)
+        if hold is not None and hold.reason is None:
+            await self._give_back(hold)
+
+    async def _give_back(self, hold: Hold) -> None:
+        """Give a place in the group back, and count ourselves out."""
         await release_quietly(self.client, hold)
         try:
             await self.agree(self.client.verbs, self.client.until)
         except EngineUnavailable:
             return  # whoever is still there sees by itself that we left
 
-    def sit_down(self, hold: Hold) -> bool:
-        """Be a member by this hold from now on; False if we have left meanwhile."""
+    def sit_down(self, stay: Stay, hold: Hold) -> bool:
+        """Be a member by this hold from now on; False if that stay is over."""
         with self._lock:
-            if not self.joined:
+            if self.stay is not stay:
                 return False
-            self.hold = hold
-        hold.when_lost(self.tell_loss)
+            stay.hold = hold
+        if self.on_change is not None:
+            hold.when_lost(partial(self.tell, stay, None))
         return True
 
     # What a member knows, without asking anybody
+
+    @property
+    def hold(self) -> Hold | None:
+        """What our place in the group is held by."""
+        stay = self.stay
+        return None if stay is None else stay.hold
 
     @property
     def shares(self) -> Shares | None:
@@ -180,16 +230,20 @@ class PartitionFront:
 
     # Looking
 
-    async def look_again(self, keeper: Keeper) -> None:
-        """The keeper's errand: come back if our own session ended, and see who is here."""
-        hold = self.hold
-        if not self.joined or self.client.closed:
-            return
-        if hold is None or not hold.valid:
-            await self.come_back(keeper)
-        self.turn(await self.agree(keeper.verbs, keeper.before_beat))
+    async def look(self, stay: Stay, verbs: Verbs, until: Callable[[], float]) -> None:
+        """See who is here, and act under that."""
+        self.turn(stay, await self.agree(verbs, until))
 
-    async def come_back(self, keeper: Keeper) -> None:
+    async def look_again(self, stay: Stay, keeper: Keeper) -> None:
+        """The keeper's errand: come back if our own session ended, and see who is here."""
+        if self.stay is not stay or self.client.closed:
+            keeper.drop_errand(stay.errand)
+            return
+        if not stay.stands(self.client):
+            await self.come_back(keeper, stay)
+        await self.look(stay, keeper.verbs, keeper.before_beat)
+
+    async def come_back(self, keeper: Keeper, stay: Stay) -> None:
         """Become a member again, under a new session."""
         client = self.client
         session = await keeper.session_now()
@@ -205,7 +259,7 @@ class PartitionFront:
         if not isinstance(reply, Granted):
             return
         hold = keep(client, session, claim, reply, sent)
-        if hold is not None and not self.sit_down(hold):
+        if hold is not None and not self.sit_down(stay, hold):
             session.drop(hold)
             hold.released = True
             keeper.withdraw(claim, unanswered=False)
@@ -226,19 +280,18 @@ class PartitionFront:
             # A new epoch, or somebody else was faster: look again either way.
             await verbs.cell_set(kind, name, wanted, found.version, KEEP, until())
 
-    def turn(self, shares: Shares) -> None:
-        """Act under this epoch from now on."""
+    def turn(self, stay: Stay, shares: Shares) -> None:
+        """Act under this epoch from now on, if that stay goes on."""
         with self._lock:
-            if shares.token == self._shares.token:
+            if self.stay is not stay or shares.token == self._shares.token:
                 return
             self._shares = shares
-            on_change = self.on_change if self.joined else None
-        if on_change is not None:
-            self.client.io.call_back(on_change, shares.shown())
+        if self.on_change is not None:
+            self.client.io.call_back(self.tell, stay, shares.shown())
 
-    def tell_loss(self) -> object:
-        """Our own place was lost: we own nothing until we are back."""
-        return None if self.on_change is None or not self.joined else self.on_change(None)
+    def tell(self, stay: Stay, epoch: Epoch | None) -> object:
+        """Tell the user of an epoch, or that our own place was lost, unless we have left since."""
+        return None if self.on_change is None or self.stay is not stay else self.on_change(epoch)
 
 
 def seats_of(info: LockInfo) -> tuple[Seat, ...]:
