@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast.model import Epoch
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.stage import eventually as eventually_async
 from tests.faults.children import PATIENCE, eventually
@@ -229,3 +230,85 @@ def test_a_member_whose_place_was_lost_joins_without_waiting_for_its_keeper(
     assert member.owns("k")
     held.go.set()
     eventually(lambda: claims(rival) == 1, "two claims of one member")
+
+
+# What it is told
+
+
+def test_a_slow_callback_is_over_before_the_next_begins(locks: holdfast.Client, rival: holdfast.Client) -> None:
+    told: list[tuple[str, int]] = []
+    go = threading.Event()
+
+    def slow(epoch: Epoch | None) -> None:
+        assert epoch is not None
+        told.append(("began", len(epoch.members)))
+        assert len(epoch.members) > 1 or go.wait(PATIENCE)
+        told.append(("ended", len(epoch.members)))
+
+    member = locks.partition(GROUP, "a", on_change=slow)
+    member.join()
+    rival.partition(GROUP, "b").join()
+    eventually(lambda: len(told) > 1 or member._front._telling._calls, "the second epoch is not told")
+    go.set()
+
+    eventually(lambda: len(told) == 4, "not everything was told")
+    assert told == [("began", 1), ("ended", 1), ("began", 2), ("ended", 2)]
+
+
+async def test_an_awaited_callback_is_over_before_the_next_begins(url: str) -> None:
+    told: list[tuple[str, int]] = []
+    go = asyncio.Event()
+
+    async def slow(epoch: Epoch | None) -> None:
+        assert epoch is not None
+        told.append(("began", len(epoch.members)))
+        if len(epoch.members) == 1:
+            await go.wait()
+        told.append(("ended", len(epoch.members)))
+
+    async with aio.connect(url) as locks, aio.connect(url) as rival:
+        member = locks.partition(GROUP, "a", on_change=slow)
+        await member.join()
+        await rival.partition(GROUP, "b").join()
+        await eventually_async(lambda: len(told) > 1 or bool(member._front._telling._calls))
+        go.set()
+
+        await eventually_async(lambda: len(told) == 4)
+        assert told == [("began", 1), ("ended", 1), ("began", 2), ("ended", 2)]
+
+
+async def test_a_callback_that_raises_does_not_stop_the_next(url: str) -> None:
+    told: list[int] = []
+    raised: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context["exception"]))
+
+    def fail(epoch: Epoch | None) -> None:
+        assert epoch is not None
+        told.append(len(epoch.members))
+        raise LookupError(len(epoch.members))
+
+    async with aio.connect(url) as locks, aio.connect(url) as rival:
+        await locks.partition(GROUP, "a", on_change=fail).join()
+        await rival.partition(GROUP, "b").join()
+        await eventually_async(lambda: told == [1, 2])
+    assert [type(error) for error in raised] == [LookupError, LookupError]
+
+
+def test_who_has_left_is_told_nothing_more(locks: holdfast.Client, rival: holdfast.Client) -> None:
+    told: list[Epoch | None] = []
+    go = threading.Event()
+
+    def slow(epoch: Epoch | None) -> None:
+        told.append(epoch)
+        assert go.wait(PATIENCE)
+
+    member = locks.partition(GROUP, "a", on_change=slow)
+    member.join()
+    rival.partition(GROUP, "b").join()
+    telling = member._front._telling
+    eventually(lambda: telling._calls, "the second epoch is not told")
+    member.leave()
+    go.set()
+
+    eventually(lambda: not telling._busy, "it is still being told")
+    assert [epoch and epoch.members for epoch in told] == [("a",)]

@@ -12,6 +12,9 @@ from holdfast.locks.session import Session
 from holdfast.model import Claim
 from holdfast.runtime.io import Event, Io
 
+CallBack = Callable[[Callable[[], object]], None]
+"""Calls a function of a user's, somewhere else."""
+
 
 class Hold:
     """What is held by one claim, shared by the grant and its re-entries.
@@ -33,7 +36,8 @@ class Hold:
         self.withdrawn = False
         """Given back, but the engine has not confirmed it: the release may be repeated."""
         self.reason: str | None = None
-        self.on_lost: list[Callable[[], object]] = []
+        self.on_lost: list[tuple[Callable[[], object], CallBack]] = []
+        """What to call when it is lost, and by whom."""
         self._event: Event | None = None
         self._set_event: Callable[[], None] | None = None
 
@@ -93,24 +97,28 @@ class Hold:
         if set_event is not None:
             set_event()
         after = AfterAll(len(callbacks), then)
-        for callback in callbacks:
-            self._io.call_back(after.wrapped(callback))
+        for callback, call_back in callbacks:
+            call_back(after.wrapped(callback))
         return True
 
-    def when_lost(self, callback: Callable[[], Any]) -> Callable[[], None]:
-        """Call this when it is lost, also if it is lost already; returns what makes it not be called."""
+    def when_lost(self, callback: Callable[[], Any], call_back: CallBack | None = None) -> Callable[[], None]:
+        """Call this when it is lost, also if it is lost already; returns what makes it not be called.
+
+        `call_back` is who calls it, if it is to be called in turn with something else.
+        """
+        call = (callback, call_back or self._io.call_back)
         with self.session.lock:
             waits = self.reason is None
             if waits:
-                self.on_lost.append(callback)
+                self.on_lost.append(call)
         if not waits:
-            self._io.call_back(callback)
-        return partial(self._call_no_more, callback)
+            call[1](callback)
+        return partial(self._call_no_more, call)
 
-    def _call_no_more(self, callback: Callable[[], Any]) -> None:
+    def _call_no_more(self, call: tuple[Callable[[], object], CallBack]) -> None:
         with self.session.lock:
-            if callback in self.on_lost:
-                self.on_lost.remove(callback)
+            if call in self.on_lost:
+                self.on_lost.remove(call)
 
     def lost_event(self) -> Event:
         """The event that users wait for; made when first asked for."""

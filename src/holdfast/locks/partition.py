@@ -30,6 +30,7 @@ from holdfast.locks.keeper import Keeper
 from holdfast.locks.release import release_quietly
 from holdfast.locks.spec import Spec
 from holdfast.locks.stay import Stay
+from holdfast.locks.telling import Telling
 from holdfast.model import Epoch, Granted, LockInfo
 
 KEEP = 30 * 86_400.0
@@ -74,6 +75,7 @@ class PartitionFront:
         """Begin, or begin anew in a child: what our parent is a member of, we are not."""
         self.stay: Stay | None = None
         self._shares = NOBODY
+        self._telling = Telling(self.client.io)
         self._lock = threading.Lock()
         """Over the stay and the epoch; never kept while anything is awaited."""
 
@@ -166,7 +168,7 @@ class PartitionFront:
                 return False
             stay.hold = hold
         if self.on_change is not None:
-            hold.when_lost(partial(self.tell, stay, None))
+            hold.when_lost(partial(self.tell, stay, None), self._telling.tell)
         return True
 
     # What a member knows, without asking anybody
@@ -287,7 +289,7 @@ class PartitionFront:
                 return
             self._shares = shares
         if self.on_change is not None:
-            self.client.io.call_back(self.tell, stay, shares.shown())
+            self._telling.tell(partial(self.tell, stay, shares.shown()))
 
     def tell(self, stay: Stay, epoch: Epoch | None) -> object:
         """Tell the user of an epoch, or that our own place was lost, unless we have left since."""

@@ -1,0 +1,58 @@
+"""Telling a user's callback one thing after the other."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from holdfast.runtime.io import Io
+
+Call = Callable[[], object]
+
+
+class Telling:
+    """Calls that are made in the order in which they were asked for, each when the one before it has returned.
+
+    What a call returns to be awaited is awaited first. One that raises does not stop those after it.
+    """
+
+    def __init__(self, io: Io) -> None:
+        self._io = io
+        self._calls: deque[Call] = deque()
+        self._busy = False
+        self._lock = threading.Lock()
+
+    def tell(self, call: Call) -> None:
+        """Make this call when all before it have returned; from any thread, and never in it."""
+        with self._lock:
+            self._calls.append(call)
+            if self._busy:
+                return
+            self._busy = True
+        self._io.call_back(self._make)
+
+    def _make(self) -> object:
+        call = self._calls.popleft()
+        try:
+            result = call()
+        except BaseException:
+            self._returned()
+            raise
+        if isinstance(result, Awaitable):
+            return self._await(result)
+        self._returned()
+        return None
+
+    async def _await(self, result: Awaitable[object]) -> None:
+        try:
+            await result
+        finally:
+            self._returned()
+
+    def _returned(self) -> None:
+        with self._lock:
+            self._busy = bool(self._calls)
+            busy = self._busy
+        if busy:
+            self._io.call_back(self._make)
