@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast.locks.partition import LONGEST_PERIOD, PERIOD, period
 from holdfast.model import Epoch
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.stage import eventually as eventually_async
@@ -312,3 +313,26 @@ def test_who_has_left_is_told_nothing_more(locks: holdfast.Client, rival: holdfa
 
     eventually(lambda: not telling._busy, "it is still being told")
     assert [epoch and epoch.members for epoch in told] == [("a",)]
+
+
+# How often it looks
+
+
+def test_a_larger_group_looks_less_often_and_never_too_seldom_for_the_promise() -> None:
+    periods = [period(members) for members in (1, 50, 100, 200, 400, 10_000)]
+
+    assert periods == sorted(periods)
+    assert periods[0] < PERIOD * 1.01
+    assert periods[2] > PERIOD * 1.2
+    assert periods[-1] == LONGEST_PERIOD < 1.0
+
+
+def test_a_member_looks_as_often_as_its_group_is_large(locks: holdfast.Client, rival: holdfast.Client) -> None:
+    member = locks.partition(GROUP, "a")
+    member.join()
+    errand = member._front.stay.errand  # type: ignore[union-attr]
+    assert errand.every == period(1)
+    for number in range(20):
+        rival.partition(GROUP, f"b{number}").join()
+
+    eventually(lambda: errand.every == period(21), "it looks as if it were alone")

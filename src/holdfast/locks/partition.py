@@ -2,7 +2,7 @@
 
 A member is a shared claim that lives with its session. Who belongs to the epoch is written in a
 cell, whose version is the epoch's token: whoever notices that the members have changed writes
-the next epoch, by compare-and-swap. Each member's keeper looks twice a second.
+the next epoch, by compare-and-swap. Each member's keeper looks, twice a second in a small group.
 
 A member answers from its last look, so two may think that they own a key while word gets
 around. Their tokens differ, because an epoch has one owner a key: the fence refuses the one
@@ -36,7 +36,12 @@ from holdfast.model import Epoch, Granted, LockInfo
 KEEP = 30 * 86_400.0
 """How long the last epoch of a group that nobody is in is kept."""
 PERIOD = 0.5
-"""How often each member looks: a dead one's keys have a new owner so soon after its ttl."""
+"""How often each member of a small group looks: a dead one's keys have a new owner so soon after its ttl."""
+LONGEST_PERIOD = 0.75
+"""How often each member of a large one does. Any of them may be the only one left, so all have to look within the
+second that is promised, with time for the look itself."""
+LARGE = 200
+"""From how many members on a group is large. Each look shows all of them: the engine's work is their square."""
 LONGEST_MEMBER = 128
 
 
@@ -233,8 +238,10 @@ class PartitionFront:
     # Looking
 
     async def look(self, stay: Stay, verbs: Verbs, until: Callable[[], float]) -> None:
-        """See who is here, and act under that."""
-        self.turn(stay, await self.agree(verbs, until))
+        """See who is here, act under that, and look again in time."""
+        shares = await self.agree(verbs, until)
+        stay.errand.every = period(len(shares.seats))
+        self.turn(stay, shares)
 
     async def look_again(self, stay: Stay, keeper: Keeper) -> None:
         """The keeper's errand: come back if our own session ended, and see who is here."""
@@ -309,6 +316,11 @@ def seats_of(info: LockInfo) -> tuple[Seat, ...]:
             break
         seats.append(Seat(holder.claim, holder.note))
     return tuple(seats)
+
+
+def period(members: int) -> float:
+    """How often each of so many members looks."""
+    return PERIOD + (LONGEST_PERIOD - PERIOD) * min(1.0, members / LARGE)
 
 
 def name_member(client: Client) -> str:
