@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tests.conformance.apis import Actor, Api, Front
@@ -65,9 +65,13 @@ class Stage:
         if core.keeper is not None:
             core.keeper.stop()
 
-    def hurry(self, client: Front) -> None:
+    @contextmanager
+    def hurry(self, client: Front) -> Iterator[None]:
         """Let a client's requests go unanswered for half a second only, so that a test need not wait for more."""
-        client.target._core.call_limit = 0.5
+        core = client.target._core
+        usual, core.call_limit = core.call_limit, 0.5
+        yield
+        core.call_limit = usual
 
     def outage(self) -> AbstractContextManager[None]:
         """The engine cannot be reached while this lasts."""

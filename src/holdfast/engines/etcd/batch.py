@@ -185,6 +185,9 @@ class EtcdAsyncioPort:
             raise CallFailed(CLOSED, "the client was closed", sent=False)
         if connection is None:
             connection = await LoopConnection.open(wire.address, endpoint.target, self.loop, limit)
+            if self._closed:
+                connection.close()
+                raise CallFailed(CLOSED, "the client was closed", sent=False)
             self._open.add(connection)
         try:
             data = await connection.call(SERVICE + request.method, serialize(request.message), token, limit)

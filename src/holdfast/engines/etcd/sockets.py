@@ -234,17 +234,18 @@ class LoopConnection(asyncio.Protocol):
         """Connect; CallFailed if that cannot be done in time."""
         host, port = _split(target)
         name = (address.server_name or host) if address.tls else None
+        made = cls(address, target, loop)
         try:
             # The files may be in the middle of being replaced.
             context = _context(address) if address.tls else None
-            _, made = await within(
-                limit,
-                loop.create_connection(
-                    lambda: cls(address, target, loop), host, port, ssl=context, server_hostname=name
-                ),
-            )
+            await within(limit, loop.create_connection(lambda: made, host, port, ssl=context, server_hostname=name))
         except (OSError, TimeoutError) as error:
+            made.close()
             raise _no_way(target, error) from error
+        except BaseException:
+            # It may have been made in the moment in which nobody wanted it any more.
+            made.close()
+            raise
         return made
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
