@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from functools import partial
 
@@ -12,8 +13,8 @@ from holdfast.core.urls import parse
 from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.address import parse_address
 from holdfast.engines.etcd.batch import EtcdAsyncioPort
-from holdfast.engines.etcd.sockets import LoopConnection
-from holdfast.engines.etcd.wire import Wire
+from holdfast.engines.etcd.sockets import LoopConnection, Stream
+from holdfast.engines.etcd.wire import SERVICE, WATCH, Wire
 from holdfast.runtime import clock
 from holdfast.verify.servers.etcd import EtcdServer
 from tests.conformance.stage import eventually
@@ -57,3 +58,19 @@ async def test_whatever_turn_of_the_loop_it_is_stopped_in_nothing_stays_open(
         made.clear()
     wire.close()
     assert turn > 3
+
+
+def test_a_stream_that_breaks_before_its_first_word_is_closed(
+    server: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[socket.socket] = []
+
+    def breaks(stream: Stream) -> None:
+        opened.append(stream._socket)
+        raise ConnectionResetError
+
+    monkeypatch.setattr(Stream, "_flush", breaks)
+
+    with pytest.raises(ConnectionResetError):
+        Stream(parse_address(parse(server.url)), server.endpoint, SERVICE + WATCH, "")
+    assert [each.fileno() for each in opened] == [-1]

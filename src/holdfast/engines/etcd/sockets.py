@@ -46,12 +46,16 @@ def _connect(address: Address, target: str, limit: float) -> socket.socket:
     host, port = _split(target)
     try:
         made: socket.socket = socket.create_connection((host, port), limit)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if address.tls:
-            made = _context(address).wrap_socket(made, server_hostname=address.server_name or host)
+        try:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if not address.tls:
+                return made
+            return _context(address).wrap_socket(made, server_hostname=address.server_name or host)
+        except BaseException:
+            made.close()
+            raise
     except OSError as error:
         raise _no_way(target, error) from error
-    return made
 
 
 class Connection:
@@ -136,7 +140,11 @@ class Stream:
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
         self._talk.open(method, token)
-        self._flush()
+        try:
+            self._flush()
+        except OSError:
+            self._socket.close()
+            raise
 
     def send(self, message: bytes) -> None:
         """Send one message. A connection that takes nothing is ended: its reader will notice."""
