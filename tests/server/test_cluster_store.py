@@ -462,6 +462,24 @@ async def test_who_asks_when_the_lead_is_given_back_is_told_to_come_back(start: 
     assert str(client.replies()[0]).startswith("HFSTOPPING")
 
 
+async def test_a_wait_that_ends_when_the_lead_is_given_back_is_left_to_whoever_leads_next(start: Start) -> None:
+    leader = await start()
+    for number, wait in ((1, "0"), (2, "60000")):
+        client = Client(leader)
+        client.send("HF.OPEN", f"session{number}", "x" * 22, 60_000)
+        await leader.until(lambda client=client: bool(client.replies()))  # type: ignore[misc]
+        client.send("HF.ACQUIRE", f"session{number}-1", "k", "WAIT", wait)
+    await leader.until(lambda: "session2-1" in leader.service.table.rows)
+    leader.service.stop(1000)
+    await leader.service.batches.finish()
+    await leader.node.resign()
+
+    leader.service.wait_over("session2-1")
+
+    assert leader.service.table.rows["session2-1"].token is None, "it keeps its place"
+    assert leader.troubles == []
+
+
 async def test_nothing_is_answered_once_the_lease_may_be_anothers(start: Start) -> None:
     leader = await start()
     assert leader.store.may_answer()

@@ -393,6 +393,9 @@ class Service:
 
     def wait_over(self, claim_id: str) -> None:
         """A claim has stood in line for as long as it wanted."""
+        if self.stopping:
+            # Whoever waits was told to come back, and ends its wait elsewhere: nothing is written here any more.
+            return
         self.begin_turn()
         row: Row | None = self.table.rows.get(claim_id)
         blocked = self.waits.decided(claim_id)
