@@ -116,7 +116,10 @@ class InvalidRequest(HoldfastError, ValueError):
 
     def __init__(self, argument: str, value: object, rule: str) -> None:
         self.argument, self.value, self.rule = argument, value, rule
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except Exception:  # noqa: BLE001 - what is wrong with it may be what keeps it from being shown
+            shown = f"<{type(value).__name__}>"
         if len(shown) > 80:
             shown = f"{shown[:77]}…"
         super().__init__(f"{argument}={shown}: {rule}")

@@ -131,9 +131,27 @@ async def test_what_json_cannot_carry_is_refused(locks: Front) -> None:
 
 
 async def test_a_version_that_cannot_be_is_refused(locks: Front) -> None:
-    versions = [-1, True, "1", 1.0]
+    versions = [-1, True, "1", 1.0, 2**70]
     assert [each for each in versions if not await declined(locks.cell("c").set("a", version=each))] == []
     assert [each for each in versions if not await declined(locks.cell("c").delete(version=each))] == []
+
+
+async def test_what_cannot_even_be_shown_is_refused(locks: Front) -> None:
+    deep: Any = []
+    for _ in range(20_000):
+        deep = [deep]
+
+    for value in (deep, 10**5000):
+        with pytest.raises(InvalidRequest):
+            await locks.cell("c").set(value)
+
+
+async def test_a_change_that_is_a_coroutine_is_refused(locks: Front) -> None:
+    async def change(value: Any) -> Any:
+        return value
+
+    with pytest.raises(InvalidRequest, match="plain function"):
+        await locks.cell("c").update(change)
 
 
 async def test_a_cell_outlives_the_client_that_wrote_it(stage: Stage, locks: Front) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from inspect import iscoroutinefunction
 from typing import Any
 
 from holdfast.core.backoff import full_jitter
@@ -12,6 +13,7 @@ from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, Unsuppo
 from holdfast.locks.client import Client
 from holdfast.locks.spec import check_keep
 from holdfast.locks.watching import Watching
+from holdfast.model import MAX_TOKEN
 
 MOST_BYTES = 65_536
 RETRIES = 100
@@ -49,7 +51,7 @@ def check_version(version: object) -> int | None:
     """A version to expect: 0 for no value yet, None for any."""
     if version is None:
         return None
-    if isinstance(version, bool) or not isinstance(version, int) or version < 0:
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 <= version <= MAX_TOKEN:
         raise InvalidRequest("version", version, "a version is what get() returned: an integer, 0 for no value")
     return version
 
@@ -123,8 +125,8 @@ class CellFront:
 
 def check_update(change: object, retries: object) -> None:
     """What `update` takes."""
-    if not callable(change):
-        raise InvalidRequest("change", change, "a function that gets the value and returns the next one")
+    if not callable(change) or iscoroutinefunction(change):
+        raise InvalidRequest("change", change, "a plain function that gets the value and returns the next one")
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         raise InvalidRequest("retries", retries, "how often to try again: 0 or more")
 
