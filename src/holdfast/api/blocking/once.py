@@ -39,8 +39,6 @@ class Once:
 
         NotAcquired if others take longer than `wait`. RecordedFailure if it failed, and failures are recorded.
         """
-        if asyncio.iscoroutinefunction(work):
-            raise InvalidRequest("work", work, "a coroutine needs a client of holdfast.aio")
         return run(self._front.run(work, self._under, chosen(wait, self._spec), keep))
 
     def forget(self) -> bool:
