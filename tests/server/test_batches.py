@@ -107,24 +107,6 @@ async def test_a_patient_store_does_not_wait_when_all_who_were_answered_are_ther
     assert len(client.replies()) == 2
 
 
-async def test_a_patient_store_does_not_wait_when_enough_are_there(
-    inside: Inside, store: GatedStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("holdfast.server.batches.ENOUGH", 2)
-    first, *others = [await opened(inside, store, f"session{number}") for number in range(3)]
-    be_patient(inside, store, 1e6)
-    first.send("HF.ACQUIRE", "session0-1", "k0")
-    await inside.turn()
-    for number, client in enumerate(others, 1):
-        client.send("HF.ACQUIRE", f"session{number}-1", f"k{number}")
-    store.let()
-    await inside.turn()
-    store.let()
-    await inside.settle()
-
-    assert [len(client.replies()) for client in others] == [1, 1]
-
-
 async def test_a_patient_store_does_not_wait_for_ever_for_one_who_does_not_come_again(
     inside: Inside, store: GatedStore
 ) -> None:

@@ -25,10 +25,6 @@ MOST_LAZY = 1_000
 QUICK = 0.001
 """Seconds that a commit takes where it is worth while to make two of one."""
 
-ENOUGH = 160
-"""How many who wait for a commit need no company: what it costs is little for each of them, and whatever is carried
-out while it is under way is not waited for."""
-
 Parcel = tuple["Connection", list[bytes], int]
 """Output for one connection, and how many replies are in it."""
 FULL = resp.error("HFFULL", "the disk is full: nothing of this was kept, try again later")
@@ -112,7 +108,7 @@ class Batches:
                         each()
                     continue
                 self._took(time.perf_counter() - began, len(changes))
-                self._expected = min(ENOUGH, len(parcels) + len(self.speakers))
+                self._expected = len(parcels) + len(self.speakers)
                 self._patient_until = self.loop.time() + min(self.store.patience, self._pace / 2)
                 self.let_out(parcels, observers)
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
