@@ -60,7 +60,7 @@ def _group(item: pytest.Item) -> str | None:
     file = item.nodeid.partition("::")[0]
     given = getattr(getattr(item, "callspec", None), "params", {})
     if isinstance(subject := given.get("subject"), Subject):
-        return f"{subject.name}-{getattr(given.get('api'), 'name', 'blocking')}"
+        return subject.name
     if "scene" in given:
         return f"{file}-{given['scene']}"
     return file if file.startswith(SHARING) else None

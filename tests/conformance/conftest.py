@@ -1,8 +1,8 @@
 """Every test runs once for each engine and each API: `-k sqlite` and `-k aio` select.
 
-Two marks change that. `needs_of_subject("outage")`: on engines only that have this. `any_connection`:
-also on those that run the scripts of another engine over connections of another kind. `make
-marathon` takes the whole suite to these too.
+Three marks change that. `needs_of_subject("outage")`: on engines only that have this. `any_connection`: also on those
+that run the scripts of another engine over connections of another kind. `by_turns`: takes long, so on most engines one
+API has its turn (turns.py). With `HOLDFAST_THOROUGH=1` every test runs on everything.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pytest
 from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES, Subject
 from tests.conformance.stage import Stage
+from tests.conformance.turns import apis_by_turns, subjects_by_turns
 
 THOROUGH = bool(os.environ.get("HOLDFAST_THOROUGH"))
 
@@ -33,7 +34,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         and (everywhere or subject.like is None)
         and (subject.parts is None or (test.path.stem in subject.parts and test.name not in subject.beside))
     ]
-    metafunc.parametrize("subject", subjects, ids=lambda subject: subject.name, indirect=True)
+    by_turns = not THOROUGH and test.get_closest_marker("by_turns") is not None
+    if by_turns:
+        subjects = subjects_by_turns(test.name, subjects)
+    if "api" not in metafunc.fixturenames:
+        metafunc.parametrize("subject", subjects, ids=lambda subject: subject.name, indirect=True)
+        return
+    pairs = [(each, api) for each in subjects for api in (apis_by_turns(test.name, each) if by_turns else APIS)]
+    metafunc.parametrize("subject, api", pairs, ids=[f"{each.name}-{api.name}" for each, api in pairs], indirect=True)
 
 
 @pytest.fixture
@@ -49,7 +57,7 @@ def url(subject: Subject, fresh_url: Callable[[Subject], str]) -> str:
     return fresh_url(subject)
 
 
-@pytest.fixture(params=APIS, ids=lambda api: api.name)
+@pytest.fixture
 def api(request: pytest.FixtureRequest) -> Api:
     """The API under test."""
     found: Api = request.param

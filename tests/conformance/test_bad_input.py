@@ -88,6 +88,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.by_turns
 async def test_a_name_that_breaks_the_rules_is_refused(locks: Front) -> None:
     taken = [
         (front, name) for front, build in FRONTS.items() for name in NAMES if not refused(partial(build, locks, name))
@@ -147,6 +148,7 @@ async def test_settings_that_cannot_be_are_refused(stage: Stage) -> None:
     assert [case for case, given in SETTINGS.items() if not await declined(stage.client(**given))] == []
 
 
+@pytest.mark.by_turns
 @pytest.mark.any_connection
 async def test_the_shortest_ttl_is_served(stage: Stage) -> None:
     client = await stage.client(ttl=0.1)

@@ -60,6 +60,7 @@ async def test_a_party_that_gives_up_is_not_counted(stage: Stage, locks: Front, 
     await soon(waiting)
 
 
+@pytest.mark.by_turns
 @needs("shared")
 async def test_a_dead_party_is_not_counted(stage: Stage, locks: Front, rival: Front) -> None:
     dying = await stage.client(ttl=0.4)

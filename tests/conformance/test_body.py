@@ -211,6 +211,7 @@ async def test_an_aio_acquire_that_is_cancelled_leaves_neither_lock_nor_place(
     again.release()
 
 
+@pytest.mark.by_turns
 async def test_an_aio_acquire_that_is_cancelled_while_its_turn_comes_leaves_no_lock(
     tasks: aio.Client, blocking: holdfast.Client
 ) -> None:

@@ -98,6 +98,7 @@ async def test_breaking_takes_the_kind_that_it_is_told(locks: Front, rival: Fron
     assert lock.valid
 
 
+@pytest.mark.by_turns
 async def test_a_holder_that_does_not_answer_is_removed_one_ttl_later(stage: Stage, locks: Front) -> None:
     quiet = await stage.client(ttl=0.6)
     held = await quiet.lock("k").acquire()

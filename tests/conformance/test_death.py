@@ -43,6 +43,7 @@ def victim(url: str, name: str, ttl: float) -> Iterator[tuple[subprocess.Popen[s
             process.kill()
 
 
+@pytest.mark.by_turns
 @pytest.mark.any_connection
 async def test_a_dead_holder_costs_at_most_the_rest_of_its_ttl(stage: Stage, locks: Front) -> None:
     dying = await stage.client(ttl=TTL)
@@ -55,6 +56,7 @@ async def test_a_dead_holder_costs_at_most_the_rest_of_its_ttl(stage: Stage, loc
     assert after.token > held.token
 
 
+@pytest.mark.by_turns
 async def test_several_dead_ones_cost_no_more_than_one(stage: Stage, locks: Front) -> None:
     """Neither holder nor waiters: each would have had its turn, and its ttl, after the other."""
     dying = [await stage.client(ttl=TTL) for _ in range(4)]
@@ -70,6 +72,7 @@ async def test_several_dead_ones_cost_no_more_than_one(stage: Stage, locks: Fron
     assert time.monotonic() - died < TTL + SLACK + stage.subject.lag
 
 
+@pytest.mark.by_turns
 async def test_a_dead_waiter_blocks_nobody_past_its_ttl(stage: Stage, locks: Front, rival: Front) -> None:
     held = await locks.lock("k").acquire()
     dying = await stage.client(ttl=TTL)
@@ -83,6 +86,7 @@ async def test_a_dead_waiter_blocks_nobody_past_its_ttl(stage: Stage, locks: Fro
     assert time.monotonic() - died < TTL + SLACK + stage.subject.lag
 
 
+@pytest.mark.by_turns
 async def test_a_living_waiter_keeps_its_place_for_longer_than_its_ttl(stage: Stage, locks: Front) -> None:
     held = await locks.lock("k").acquire()
     patient = await stage.client(ttl=1.0)
@@ -101,6 +105,7 @@ async def test_a_living_waiter_keeps_its_place_for_longer_than_its_ttl(stage: St
     assert (await soon(waiting)).valid
 
 
+@pytest.mark.by_turns
 async def test_the_line_shows_no_dead_ones(stage: Stage, locks: Front) -> None:
     dying = await stage.client(ttl=0.3)
     held = await dying.lock("k").acquire()
@@ -113,6 +118,7 @@ async def test_the_line_shows_no_dead_ones(stage: Stage, locks: Front) -> None:
     assert not held.valid
 
 
+@pytest.mark.by_turns
 @across_processes
 async def test_a_holder_killed_by_the_system_costs_at_most_the_rest_of_its_ttl(stage: Stage, locks: Front) -> None:
     with victim(stage.url, "k", TTL) as (process, said):
@@ -127,6 +133,7 @@ async def test_a_holder_killed_by_the_system_costs_at_most_the_rest_of_its_ttl(s
     assert after.token > int(said[1])
 
 
+@pytest.mark.by_turns
 @across_processes
 async def test_a_waiter_killed_by_the_system_costs_at_most_the_rest_of_its_ttl(
     stage: Stage, locks: Front, rival: Front
@@ -143,6 +150,7 @@ async def test_a_waiter_killed_by_the_system_costs_at_most_the_rest_of_its_ttl(
         assert time.monotonic() - died < TTL + SLACK + stage.subject.lag
 
 
+@pytest.mark.by_turns
 @pytest.mark.any_connection
 @across_processes
 async def test_a_process_wakes_another_by_notification(stage: Stage, locks: Front) -> None:
@@ -158,6 +166,7 @@ async def test_a_process_wakes_another_by_notification(stage: Stage, locks: Fron
         assert int(line.split()[1]) > held.token
 
 
+@pytest.mark.by_turns
 @across_processes
 async def test_tokens_grow_from_process_to_process(stage: Stage, locks: Front) -> None:
     held = await locks.lock("k").acquire()

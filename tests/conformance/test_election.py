@@ -69,6 +69,7 @@ async def test_an_observer_sees_every_change(stage: Stage, locks: Front, rival: 
     assert grant.valid
 
 
+@pytest.mark.by_turns
 async def test_an_observer_sees_that_a_leader_died(stage: Stage, rival: Front) -> None:
     dying = await stage.client(ttl=0.5)
     grant = await dying.election("e", value="a").campaign()

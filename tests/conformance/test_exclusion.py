@@ -180,6 +180,7 @@ async def test_a_wait_of_zero_takes_what_is_free_and_no_more(locks: Front, rival
     assert held.valid
 
 
+@pytest.mark.by_turns
 async def test_renew_moves_the_deadline(locks: Front) -> None:
     held = await locks.lock("k").acquire()
     before = held.remaining
@@ -191,6 +192,7 @@ async def test_renew_moves_the_deadline(locks: Front) -> None:
     assert held.remaining > lowest
 
 
+@pytest.mark.by_turns
 async def test_many_actors_on_one_client_count_exactly(stage: Stage, locks: Front) -> None:
     count = 0
 

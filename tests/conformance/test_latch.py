@@ -49,6 +49,7 @@ async def test_another_count_is_refused(locks: Front, rival: Front) -> None:
     assert refused.value.argument == "count"
 
 
+@pytest.mark.by_turns
 async def test_a_latch_is_forgotten_after_it_was_kept_for_a_while(locks: Front) -> None:
     latch = locks.latch("l", count=1, keep=0.3)
     await latch.count_down()

@@ -80,6 +80,7 @@ async def test_a_waiter_that_gives_up_leaves_no_place_behind(locks: Front, rival
     assert await rival.lock("k").try_acquire() is not None
 
 
+@pytest.mark.by_turns
 async def test_a_waiter_that_gives_up_holds_up_nobody_behind_it(stage: Stage, locks: Front, rival: Front) -> None:
     held = await rival.lock("k").acquire()
     brief = await stage.queued(rival, "k", locks.lock("k").acquire(wait=0.3))
@@ -112,6 +113,7 @@ async def test_the_answer_comes_when_the_wait_is_over(locks: Front, rival: Front
     assert held.valid
 
 
+@pytest.mark.by_turns
 async def test_one_deadline_runs_through_a_wait_in_which_the_holder_changes(
     stage: Stage, locks: Front, rival: Front
 ) -> None:

@@ -87,6 +87,7 @@ async def test_they_are_lost_together(locks: Front, rival: Front) -> None:
     await eventually(free)
 
 
+@pytest.mark.by_turns
 async def test_one_deadline_for_all_of_them(stage: Stage, locks: Front, rival: Front) -> None:
     """Each wait is what is left of the whole."""
     held = [await rival.lock(name).acquire() for name in ("a", "b")]

@@ -69,6 +69,7 @@ async def test_on_lost_is_not_called_for_a_release(locks: Front, rival: Front) -
     await eventually(lambda: called == ["broken"])
 
 
+@pytest.mark.by_turns
 async def test_a_session_that_went_without_heartbeats_has_lost_everything(stage: Stage, rival: Front) -> None:
     quiet = await stage.client(ttl=0.3)
     held = await quiet.lock("k").acquire()
@@ -80,6 +81,7 @@ async def test_a_session_that_went_without_heartbeats_has_lost_everything(stage:
     await eventually(held.lost.is_set)
 
 
+@pytest.mark.by_turns
 async def test_the_holder_gives_up_before_the_engine_does(stage: Stage, rival: Front) -> None:
     quiet = await stage.client(ttl=0.5)
     held = await quiet.lock("k").acquire()
@@ -138,6 +140,7 @@ async def test_a_client_goes_on_under_a_new_session_after_a_loss(stage: Stage, r
     assert again.valid
 
 
+@pytest.mark.by_turns
 async def test_a_heartbeat_keeps_what_is_held_past_the_ttl(stage: Stage, rival: Front) -> None:
     steady = await stage.client(ttl=1.0)
     held = [await steady.lock(f"k{number}").acquire() for number in range(3)]

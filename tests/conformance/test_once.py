@@ -138,6 +138,7 @@ async def test_work_under_way_is_not_forgotten(stage: Stage, locks: Front, rival
     assert await rival.once("k").run(Work("never").by(stage)) == "kept"
 
 
+@pytest.mark.by_turns
 async def test_a_key_is_forgotten_after_keep(stage: Stage, locks: Front, rival: Front) -> None:
     work = Work()
     await locks.once("k").run(work.by(stage), keep=0.05)
@@ -149,6 +150,7 @@ async def test_a_key_is_forgotten_after_keep(stage: Stage, locks: Front, rival: 
     await eventually(worked_again)
 
 
+@pytest.mark.by_turns
 async def test_a_worker_whose_client_died_is_replaced_with_a_higher_token(stage: Stage, rival: Front) -> None:
     doomed = await stage.client(ttl=0.5)
     work, other = Work("late"), Work("second")

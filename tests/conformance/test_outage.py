@@ -14,6 +14,7 @@ from tests.conformance.stage import Stage, eventually, soon
 pytestmark = [pytest.mark.needs_of_subject("outage"), pytest.mark.any_connection]
 
 
+@pytest.mark.by_turns
 async def test_a_grant_is_in_danger_before_it_is_lost(stage: Stage) -> None:
     client = await stage.client(ttl=1.2)
     held = await client.lock("k").acquire()
@@ -32,6 +33,7 @@ async def test_a_grant_is_in_danger_before_it_is_lost(stage: Stage) -> None:
             held.check()
 
 
+@pytest.mark.by_turns
 async def test_a_grant_that_was_in_danger_is_well_again_after_the_outage(stage: Stage) -> None:
     client = await stage.client(ttl=2.0)
     held = await client.lock("k").acquire()
@@ -42,6 +44,7 @@ async def test_a_grant_that_was_in_danger_is_well_again_after_the_outage(stage: 
     held.check()
 
 
+@pytest.mark.by_turns
 async def test_the_answer_comes_within_a_second_after_the_wait(stage: Stage, locks: Front, rival: Front) -> None:
     held = await rival.lock("k").acquire()
     first = await locks.lock("other").acquire()
@@ -60,6 +63,7 @@ async def test_the_answer_comes_within_a_second_after_the_wait(stage: Stage, loc
     assert first.valid
 
 
+@pytest.mark.by_turns
 async def test_a_waiter_whose_wait_ends_in_an_outage_is_answered_in_time_and_leaves_no_place(
     stage: Stage, locks: Front, rival: Front
 ) -> None:
@@ -82,6 +86,7 @@ async def test_a_waiter_whose_wait_ends_in_an_outage_is_answered_in_time_and_lea
     assert held.valid
 
 
+@pytest.mark.by_turns
 async def test_a_waiter_stays_in_line_through_an_outage(stage: Stage, locks: Front, rival: Front) -> None:
     held = await rival.lock("k").acquire()
     waiting = await stage.queued(rival, "k", locks.lock("k").acquire(wait=30.0))
@@ -94,6 +99,7 @@ async def test_a_waiter_stays_in_line_through_an_outage(stage: Stage, locks: Fro
     assert (await soon(waiting)).valid
 
 
+@pytest.mark.by_turns
 async def test_a_release_that_was_not_confirmed_is_finished_later(stage: Stage, rival: Front) -> None:
     locks = await stage.client()
     held = await locks.lock("k").acquire()
@@ -108,6 +114,7 @@ async def test_a_release_that_was_not_confirmed_is_finished_later(stage: Stage, 
         held.check()
 
 
+@pytest.mark.by_turns
 async def test_a_release_that_was_not_confirmed_may_be_repeated(stage: Stage, rival: Front) -> None:
     locks = await stage.client()
     held = await locks.lock("k").acquire()
@@ -119,6 +126,7 @@ async def test_a_release_that_was_not_confirmed_may_be_repeated(stage: Stage, ri
     assert (await rival.lock("k").acquire(wait=10.0)).valid
 
 
+@pytest.mark.by_turns
 async def test_requests_of_other_clients_go_on_after_an_outage(stage: Stage, locks: Front, rival: Front) -> None:
     with stage.outage():
         with pytest.raises(EngineUnavailable) as unavailable:

@@ -43,6 +43,7 @@ async def test_a_member_alone_owns_everything(locks: Front) -> None:
     assert member.target.token("key-1") == member.target.epoch.token > 0
 
 
+@pytest.mark.by_turns
 @pytest.mark.any_connection
 @needs("shared")
 async def test_every_key_has_one_owner(stage: Stage, locks: Front, rival: Front) -> None:
@@ -56,6 +57,7 @@ async def test_every_key_has_one_owner(stage: Stage, locks: Front, rival: Front)
         assert [members[0].target.owner_of(key) for key in KEYS] == [member.target.owner_of(key) for key in KEYS]
 
 
+@pytest.mark.by_turns
 @needs("shared")
 async def test_when_a_member_leaves_only_its_keys_move(stage: Stage, locks: Front, rival: Front) -> None:
     members = [await joined(locks, "a"), await joined(rival, "b"), await joined(await stage.client(), "c")]
@@ -70,6 +72,7 @@ async def test_when_a_member_leaves_only_its_keys_move(stage: Stage, locks: Fron
     assert not any(members[1].target.owns(key) for key in KEYS)
 
 
+@pytest.mark.by_turns
 @needs("shared")
 async def test_every_epoch_has_a_higher_token(locks: Front, rival: Front) -> None:
     first = await joined(locks, "a")
@@ -96,6 +99,7 @@ async def test_the_token_of_a_key_is_higher_than_those_of_the_groups_name_before
     assert member.target.token("key-1") > held.target.token
 
 
+@pytest.mark.by_turns
 @needs("shared")
 async def test_a_member_that_died_is_replaced_after_its_ttl(stage: Stage, locks: Front) -> None:
     doomed = await stage.client(ttl=0.5)
@@ -108,6 +112,7 @@ async def test_a_member_that_died_is_replaced_after_its_ttl(stage: Stage, locks:
     await eventually(lambda: not any(members[1].target.owns(key) for key in KEYS))
 
 
+@pytest.mark.by_turns
 @needs("shared")
 async def test_a_member_whose_claim_was_taken_comes_back(stage: Stage, locks: Front, rival: Front) -> None:
     told: list[Epoch | None] = []
@@ -122,6 +127,7 @@ async def test_a_member_whose_claim_was_taken_comes_back(stage: Stage, locks: Fr
     assert told[-1] == member.target.epoch
 
 
+@pytest.mark.by_turns
 @needs("shared")
 async def test_a_member_whose_session_ended_comes_back(locks: Front, rival: Front) -> None:
     members = [await joined(locks, "a"), await joined(rival, "b")]
@@ -137,6 +143,7 @@ async def test_a_member_whose_session_ended_comes_back(locks: Front, rival: Fron
     assert sorted(key for share in shares for key in share) == sorted(KEYS)
 
 
+@pytest.mark.by_turns
 @needs("shared")
 async def test_changes_are_told(locks: Front, rival: Front) -> None:
     told: list[Epoch | None] = []
@@ -150,6 +157,7 @@ async def test_changes_are_told(locks: Front, rival: Front) -> None:
     assert [epoch.members for epoch in told if epoch is not None] == [("a",), ("a", "b"), ("a",)]
 
 
+@pytest.mark.by_turns
 @needs("shared")
 async def test_of_two_with_one_name_one_owns(locks: Front, rival: Front) -> None:
     members = [await joined(locks, "same"), await joined(rival, "same")]
@@ -180,6 +188,7 @@ async def test_whoever_has_not_joined_owns_nothing(locks: Front) -> None:
         member.target.token("k")
 
 
+@pytest.mark.by_turns
 @needs("shared")
 async def test_another_members_key_has_no_token_here(locks: Front, rival: Front) -> None:
     members = [await joined(locks, "a"), await joined(rival, "b")]
@@ -213,6 +222,7 @@ async def test_nothing_is_sent_to_see_who_owns_a_key(stage: Stage, locks: Front)
         locks.target._core.verbs = verbs
 
 
+@pytest.mark.by_turns
 @pytest.mark.any_connection
 @needs("shared")
 async def test_in_danger_nobody_owns(stage: Stage, locks: Front) -> None:

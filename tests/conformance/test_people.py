@@ -81,6 +81,7 @@ async def test_a_watcher_is_told_of_queueing_granting_and_releasing_in_order(
     assert all(event.kind == "lock" for event in events)
 
 
+@pytest.mark.by_turns
 async def test_a_watcher_is_told_that_a_dead_holders_lock_expired(stage: Stage, locks: Front) -> None:
     witness = await Witness.begin(stage, locks)
     dying = await stage.client(ttl=0.4)
@@ -144,6 +145,7 @@ async def test_a_watcher_of_a_prefix_is_told_of_nothing_else(stage: Stage, locks
     assert {event.name for event in events} == {"db/users"}
 
 
+@pytest.mark.by_turns
 async def test_a_hold_that_lasts_too_long_ends(locks: Front, rival: Front) -> None:
     ended: list[str] = []
     held = await locks.lock("k", max_hold=0.4, on_lost=lambda grant: ended.append(grant.name)).acquire()

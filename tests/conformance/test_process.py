@@ -63,6 +63,7 @@ def operator(url: str) -> Iterator[holdfast.Client]:
         yield client
 
 
+@pytest.mark.by_turns
 @across_processes
 def test_ctrl_c_in_a_blocking_wait_leaves_no_place(url: str, operator: holdfast.Client) -> None:
     held = operator.lock("k").acquire()
@@ -79,6 +80,7 @@ def test_ctrl_c_in_a_blocking_wait_leaves_no_place(url: str, operator: holdfast.
     held.release()
 
 
+@pytest.mark.by_turns
 @across_processes
 def test_a_forked_child_never_speaks_for_its_parent(url: str) -> None:
     done = subprocess.run([sys.executable, "-c", FORKING, url], capture_output=True, text=True, timeout=60)
@@ -86,6 +88,7 @@ def test_a_forked_child_never_speaks_for_its_parent(url: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.by_turns
 async def test_an_aio_loop_that_stands_still_for_too_long_is_not_renewed(url: str, operator: holdfast.Client) -> None:
     async with aio.connect(url, ttl=0.6, max_stall=0.2) as locks:
         held = await locks.lock("k").acquire()
@@ -97,6 +100,7 @@ async def test_an_aio_loop_that_stands_still_for_too_long_is_not_renewed(url: st
         theirs.release()
 
 
+@pytest.mark.by_turns
 async def test_an_aio_loop_that_stands_still_for_a_while_keeps_its_locks(url: str, operator: holdfast.Client) -> None:
     async with aio.connect(url, ttl=0.6) as locks:
         held = await locks.lock("k").acquire()
@@ -140,6 +144,7 @@ async def test_an_aio_callback_may_be_a_coroutine(url: str, operator: holdfast.C
         assert not held.valid
 
 
+@pytest.mark.by_turns
 def test_one_client_serves_32_threads(url: str, operator: holdfast.Client) -> None:
     """An unprotected counter, incremented under the lock and nothing else."""
     count = [0]

@@ -81,6 +81,7 @@ async def test_a_semaphore_that_nobody_uses_may_have_another_limit(locks: Front)
     assert await locks.semaphore("s", limit=1).try_acquire() is not None
 
 
+@pytest.mark.by_turns
 @needs("semaphore")
 async def test_never_more_at_once_than_the_limit(stage: Stage, locks: Front, rival: Front) -> None:
     inside = most = 0
@@ -115,6 +116,7 @@ async def test_a_cycle_through_one_of_several_permit_holders_is_no_deadlock(
     assert (await soon(waiting)).valid
 
 
+@pytest.mark.by_turns
 @needs("semaphore")
 async def test_a_dead_permit_holder_frees_its_slot(stage: Stage, locks: Front) -> None:
     dying = await stage.client(ttl=0.4)

@@ -67,6 +67,16 @@ def claims(client: holdfast.Client) -> int:
     return len(client.inspect(GROUP, kind="partition").holders)
 
 
+def broken_while_its_keeper_is_held(locks: holdfast.Client, rival: holdfast.Client) -> tuple[Any, Held]:
+    """A member that was removed, and whose keeper, which takes its place again, is kept from the answer."""
+    member = locks.partition(GROUP, "a")
+    member.join()
+    held = Held(locks._core.start_keeper().verbs)
+    rival.break_lock(GROUP, kind="partition", force=True)
+    assert held.came.wait(PATIENCE)
+    return member, held
+
+
 def begun(work: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=work)
     thread.start()
@@ -164,11 +174,7 @@ async def test_a_task_whose_join_was_overtaken_leaves_no_ghost(url: str) -> None
 def test_a_keeper_that_comes_back_after_a_leave_and_a_join_leaves_no_ghost(
     locks: holdfast.Client, rival: holdfast.Client
 ) -> None:
-    member = locks.partition(GROUP, "a")
-    member.join()
-    held = Held(locks._core.start_keeper().verbs)
-    rival.break_lock(GROUP, kind="partition", force=True)
-    assert held.came.wait(PATIENCE)
+    member, held = broken_while_its_keeper_is_held(locks, rival)
     member.leave()
     member.join()
     held.go.set()
@@ -221,11 +227,7 @@ def test_threads_that_join_and_leave_one_member_leave_no_ghost_and_a_member_that
 def test_a_member_whose_place_was_lost_joins_without_waiting_for_its_keeper(
     locks: holdfast.Client, rival: holdfast.Client
 ) -> None:
-    member = locks.partition(GROUP, "a")
-    member.join()
-    held = Held(locks._core.start_keeper().verbs)
-    rival.break_lock(GROUP, kind="partition", force=True)
-    assert held.came.wait(PATIENCE)
+    member, held = broken_while_its_keeper_is_held(locks, rival)
     member.join()
 
     assert member.owns("k")

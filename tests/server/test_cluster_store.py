@@ -102,6 +102,16 @@ async def until_snapshot(replica: Replica) -> None:
             return
 
 
+async def one_who_looks_away(start: Start) -> tuple[Replica, Replica]:
+    """A leader with a short log, and a follower that has read all of it and reads no more."""
+    leader = await start("one", options="&log_kib=20")
+    await opened(leader, "held")
+    late = await start("late", leads=False)
+    await late.until(lambda: late.node.leader is not None and late.node.number == leader.store.number)
+    await late.look_away()
+    return leader, late
+
+
 # What comes back
 
 
@@ -271,12 +281,8 @@ async def test_who_missed_a_term_finds_what_was_written_in_the_place_of_what_was
 
 
 async def test_who_has_not_read_the_log_that_a_snapshot_stands_for_goes_on_from_where_it_was(start: Start) -> None:
-    leader = await start("one", options="&log_kib=20")
-    await opened(leader, "held")
-    late = await start("late", leads=False)
-    await late.until(lambda: late.node.leader is not None and late.node.number == leader.store.number)
+    leader, late = await one_who_looks_away(start)
     mirror = late.node.mirror
-    await late.look_away()
     await until_snapshot(leader)
 
     await late.node._tail()
@@ -290,12 +296,8 @@ async def test_who_has_not_read_the_log_that_a_snapshot_stands_for_goes_on_from_
 
 
 async def test_who_was_away_for_two_snapshots_reads_everything_again(start: Start) -> None:
-    leader = await start("one", options="&log_kib=20")
-    await opened(leader, "held")
-    late = await start("late", leads=False)
-    await late.until(lambda: late.node.leader is not None and late.node.number == leader.store.number)
+    leader, late = await one_who_looks_away(start)
     mirror = late.node.mirror
-    await late.look_away()
     await until_snapshot(leader)
     await until_snapshot(leader)
 

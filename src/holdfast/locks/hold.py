@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from holdfast.errors import LockLost, NotHeld
 from holdfast.locks.session import Session
+from holdfast.locks.telling import with_end
 from holdfast.model import Claim
 from holdfast.runtime.io import Event, Io
 
@@ -143,25 +144,7 @@ class AfterAll:
 
     def wrapped(self, callback: Callable[[], object]) -> Callable[[], object]:
         """The callback, counted; what it returns to be awaited counts until that is done."""
-
-        def run() -> object:
-            try:
-                result = callback()
-            except BaseException:
-                self._returned()
-                raise
-            if isinstance(result, Awaitable):
-                return self._await(result)
-            self._returned()
-            return None
-
-        return run
-
-    async def _await(self, result: Awaitable[object]) -> None:
-        try:
-            await result
-        finally:
-            self._returned()
+        return with_end(callback, self._returned)
 
     def _returned(self) -> None:
         with self._lock:

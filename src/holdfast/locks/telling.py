@@ -11,6 +11,29 @@ from holdfast.runtime.io import Io
 Call = Callable[[], object]
 
 
+def with_end(call: Call, end: Callable[[], None]) -> Call:
+    """The call, and `end` when it has returned or raised; what it returns to be awaited is awaited before."""
+
+    def run() -> object:
+        try:
+            result = call()
+        except BaseException:
+            end()
+            raise
+        if isinstance(result, Awaitable):
+            return awaited(result)
+        end()
+        return None
+
+    async def awaited(result: Awaitable[object]) -> None:
+        try:
+            await result
+        finally:
+            end()
+
+    return run
+
+
 class Telling:
     """Calls that are made in the order in which they were asked for, each when the one before it has returned.
 
@@ -33,22 +56,7 @@ class Telling:
         self._io.call_back(self._make)
 
     def _make(self) -> object:
-        call = self._calls.popleft()
-        try:
-            result = call()
-        except BaseException:
-            self._returned()
-            raise
-        if isinstance(result, Awaitable):
-            return self._await(result)
-        self._returned()
-        return None
-
-    async def _await(self, result: Awaitable[object]) -> None:
-        try:
-            await result
-        finally:
-            self._returned()
+        return with_end(self._calls.popleft(), self._returned)()
 
     def _returned(self) -> None:
         with self._lock:

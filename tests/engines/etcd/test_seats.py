@@ -185,19 +185,24 @@ def watches(locks: Any) -> Counter[str]:
         return count(locks)
 
 
+def wait_for_the_other(locks: Any, rival: Any) -> None:
+    """Take the lock when the other one, who has it, gives it back."""
+    held = rival.lock("k").acquire()
+    waiter = threading.Thread(target=lambda: locks.lock("k").acquire().release())
+    waiter.start()
+    wait_until(lambda: len(watcher(locks)._names) == 2, 10.0, "watching its session and the other's key")
+    held.release()
+    waiter.join(20.0)
+    assert not waiter.is_alive()
+
+
 def test_who_takes_turns_asks_once_to_be_told_of_the_other(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody looks by itself.
     monkeypatch.setattr(acquire, "FIRST_POLL", 3600.0)
     locks, rival = connect(), connect()
     counted = watches(locks)
     for _ in range(8):
-        held = rival.lock("k").acquire()
-        waiter = threading.Thread(target=lambda: locks.lock("k").acquire().release())
-        waiter.start()
-        wait_until(lambda: len(watcher(locks)._names) == 2, 10.0, "watching its session and the other's key")
-        held.release()
-        waiter.join(20.0)
-        assert not waiter.is_alive()
+        wait_for_the_other(locks, rival)
 
     assert counted[WATCH] == 1
 
@@ -205,12 +210,7 @@ def test_who_takes_turns_asks_once_to_be_told_of_the_other(connect: Connect, mon
 def test_an_end_that_nobody_waited_for_ends_the_watch(connect: Connect) -> None:
     locks, rival = connect(), connect()
     counted = watches(locks)
-    held = rival.lock("k").acquire()
-    waiter = threading.Thread(target=lambda: locks.lock("k").acquire().release())
-    waiter.start()
-    wait_until(lambda: len(watcher(locks)._names) == 2, 10.0, "watching its session and the other's key")
-    held.release()
-    waiter.join(20.0)
+    wait_for_the_other(locks, rival)
     rival.lock("k").acquire().release()
     wait_until(lambda: counted[WATCH] == 2, 10.0, "the watch being ended")
     for _ in range(5):

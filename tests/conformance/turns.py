@@ -1,0 +1,36 @@
+"""Whose turn it is to run a test that takes long.
+
+A test that waits for a ttl or for an outage costs a second on each engine and API, whoever wins. What it shows is in
+the recipe (written once for both APIs) and in the engine's steps, so `make test` takes it to every engine and there to
+one API, half of the tests to each; on the embedded engine to both. Of engines that run the scripts of another one, one
+has its turn. Which one depends on the names alone: it is the same in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+from zlib import crc32
+
+from tests.conformance.apis import APIS, Api
+from tests.conformance.engines import Subject
+
+ALWAYS_BOTH = "sqlite"
+
+T = TypeVar("T")
+
+
+def subjects_by_turns(test: str, subjects: Sequence[Subject]) -> list[Subject]:
+    """All that are engines of their own, and one for each engine that others are like."""
+    own = [subject for subject in subjects if subject.like is None]
+    models = dict.fromkeys(subject.like for subject in subjects if subject.like is not None)
+    return own + [_one(test, [subject for subject in subjects if subject.like == model]) for model in models]
+
+
+def apis_by_turns(test: str, subject: Subject) -> Sequence[Api]:
+    """The API whose turn it is on an engine."""
+    return APIS if subject.name == ALWAYS_BOTH else [_one(f"{test} on {subject.name}", APIS)]
+
+
+def _one(key: str, of: Sequence[T]) -> T:
+    return of[crc32(key.encode()) % len(of)]
