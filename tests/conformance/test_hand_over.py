@@ -89,7 +89,7 @@ async def test_it_is_void_when_the_senders_client_was_closed(locks: Front, rival
 
 @pytest.mark.by_turns
 async def test_it_is_void_when_the_senders_session_has_run_out(stage: Stage, rival: Front) -> None:
-    dying = await stage.client(ttl=0.3)
+    dying = await stage.client(ttl=1.0)
     sent = await dying.lock("k").acquire()
     text = await sent.hand_over()
     stage.silence(dying)

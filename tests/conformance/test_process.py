@@ -102,10 +102,10 @@ async def test_an_aio_loop_that_stands_still_for_too_long_is_not_renewed(url: st
 
 @pytest.mark.by_turns
 async def test_an_aio_loop_that_stands_still_for_a_while_keeps_its_locks(url: str, operator: holdfast.Client) -> None:
-    async with aio.connect(url, ttl=0.6) as locks:
+    async with aio.connect(url, ttl=1.0) as locks:
         held = await locks.lock("k").acquire()
         with pytest.raises(holdfast.NotAcquired):
-            operator.lock("k").acquire(wait=1.3)
+            operator.lock("k").acquire(wait=2.0)
 
         held.check()
         await held.release()

@@ -89,7 +89,7 @@ def test_a_grant_makes_two_dead_rows(connect: Connect, database: Database, schem
 def test_a_claim_that_arrived_after_its_sessions_funeral_is_cleared_away(
     connect: Connect, database: Database, schema: str
 ) -> None:
-    locks = connect(ttl=0.4)
+    locks = connect(ttl=5)
     sweeper = connect(ttl=60)
     grant = locks.lock("k").acquire()
     (session,) = database.execute(f"SELECT session FROM {schema}.claims".encode()).fetchone() or ("",)

@@ -97,7 +97,7 @@ async def test_a_client_that_died_leaves_nothing_once_somebody_looks(url: str, r
     grant = dead.lock("k").acquire()
     assert dead._core.keeper is not None
     dead._core.keeper.stop()
-    with holdfast.connect(url, ttl=0.3) as living:
+    with holdfast.connect(url, ttl=1.0) as living:
         held = living.lock("other").acquire()
         started = time.monotonic()
         await eventually(lambda: "lock:lock:k" not in keys(redis))
