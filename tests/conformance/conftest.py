@@ -7,17 +7,14 @@ API has its turn (turns.py). With `HOLDFAST_THOROUGH=1` every test runs on every
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from tests.conformance.apis import APIS, Api, Front
+from tests.conformance.apis import Api, Front
 from tests.conformance.engines import ENGINES, Subject
 from tests.conformance.stage import Stage
-from tests.conformance.turns import apis_by_turns, subjects_by_turns
-
-THOROUGH = bool(os.environ.get("HOLDFAST_THOROUGH"))
+from tests.conformance.turns import THOROUGH, take
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -34,14 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         and (everywhere or subject.like is None)
         and (subject.parts is None or (test.path.stem in subject.parts and test.name not in subject.beside))
     ]
-    by_turns = not THOROUGH and test.get_closest_marker("by_turns") is not None
-    if by_turns:
-        subjects = subjects_by_turns(test.name, subjects)
-    if "api" not in metafunc.fixturenames:
-        metafunc.parametrize("subject", subjects, ids=lambda subject: subject.name, indirect=True)
-        return
-    pairs = [(each, api) for each in subjects for api in (apis_by_turns(test.name, each) if by_turns else APIS)]
-    metafunc.parametrize("subject, api", pairs, ids=[f"{each.name}-{api.name}" for each, api in pairs], indirect=True)
+    take(metafunc, subjects)
 
 
 @pytest.fixture

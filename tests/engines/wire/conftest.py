@@ -8,20 +8,27 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.verify.proxy import Proxy
-from tests.conformance.apis import APIS, Api, Front
+from tests.conformance.apis import Api, Front
 from tests.conformance.engines import ENGINES, Subject
 from tests.conformance.stage import Stage
+from tests.conformance.turns import take
 
 ON_A_WIRE = [subject for subject in ENGINES if subject.name in ("holdfast", "redis")]
 
 
-@pytest.fixture(params=ON_A_WIRE, ids=lambda subject: subject.name)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Take a test to the engines on a wire."""
+    if "subject" in metafunc.fixturenames:
+        take(metafunc, ON_A_WIRE)
+
+
+@pytest.fixture
 def subject(request: pytest.FixtureRequest) -> Subject:
     found: Subject = request.param
     return found
 
 
-@pytest.fixture(params=APIS, ids=lambda api: api.name)
+@pytest.fixture
 def api(request: pytest.FixtureRequest) -> Api:
     found: Api = request.param
     return found

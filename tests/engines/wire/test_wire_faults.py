@@ -76,6 +76,7 @@ async def test_a_renewal_that_is_cut_at_any_byte_keeps_the_lock(far_stage: Stage
     await held.release()
 
 
+@pytest.mark.by_turns
 async def test_an_acquire_whose_reply_never_comes_is_unknown_and_leaves_nothing(
     far_stage: Stage, rival: Front, proxy: Proxy
 ) -> None:
@@ -91,6 +92,7 @@ async def test_an_acquire_whose_reply_never_comes_is_unknown_and_leaves_nothing(
     await eventually(free(rival, "k"))
 
 
+@pytest.mark.by_turns
 async def test_an_acquire_that_arrives_after_it_was_withdrawn_is_not_granted(
     far_stage: Stage, rival: Front, proxy: Proxy
 ) -> None:
@@ -117,6 +119,7 @@ def free(rival: Front, name: str) -> Callable[[], Awaitable[bool]]:
     return nobody_has_it
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize(("direction", "mode"), [("requests", "stall"), ("replies", "drop"), ("replies", "stall")])
 async def test_a_release_that_is_not_answered_is_unknown_and_done_in_the_end(
     far_stage: Stage, rival: Front, proxy: Proxy, direction: str, mode: str
@@ -133,6 +136,7 @@ async def test_a_release_that_is_not_answered_is_unknown_and_done_in_the_end(
     await eventually(free(rival, "k"))
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize(("direction", "mode"), [("requests", "stall"), ("replies", "drop"), ("replies", "stall")])
 async def test_renewals_that_are_not_answered_put_the_lock_in_danger_and_then_lose_it_before_the_engine_lets_go(
     far_stage: Stage, rival: Front, proxy: Proxy, direction: str, mode: str
@@ -150,6 +154,7 @@ async def test_renewals_that_are_not_answered_put_the_lock_in_danger_and_then_lo
     assert theirs.token > held.token
 
 
+@pytest.mark.by_turns
 async def test_a_heartbeat_that_gets_through_again_in_time_takes_the_danger_away(
     far_stage: Stage, rival: Front, proxy: Proxy
 ) -> None:
@@ -164,6 +169,7 @@ async def test_a_heartbeat_that_gets_through_again_in_time_takes_the_danger_away
     assert await rival.lock("k").try_acquire() is None
 
 
+@pytest.mark.by_turns
 async def test_what_was_never_sent_was_not_done(far_stage: Stage, proxy: Proxy) -> None:
     client = await client_behind(far_stage)
     cell = client.cell("c")
