@@ -441,7 +441,7 @@ async def test_who_resigned_does_not_join_again(start: Start) -> None:
     leader = await start()
 
     await leader.node.resign()
-    await leader.node.membership.etcd.decide([], [])
+    await leader.node.membership.etcd.call(steps.look(leader.store.keys.head))
 
     members = leader.store.keys.members
     assert [kv.key async for kv in read_all(leader.store.etcd.call, members, end_of(members))] == []

@@ -41,7 +41,7 @@ async def test_whatever_turn_of_the_loop_it_is_stopped_in_nothing_stays_open(
 
     monkeypatch.setattr(LoopConnection, "connection_made", count)
     wire = Wire(parse_address(parse(server.url)))
-    look = steps.step([], [steps.get(namespace.encode())])
+    look = steps.look(namespace.encode())
     early, turn = True, 0
     while early:
         turn += 1

@@ -23,11 +23,14 @@ async def cell_get(known: Known, kind: str, name: str, until: float) -> CellValu
     if not ledger.base:
         ledger.base, ledger.base_revision, _ = await read_base(known, None, until)
     while True:
-        read = [steps.get(known.keys.cell(kind, name))]
-        answer = await known.call(steps.step([steps.unchanged(known.keys.base, ledger.base_revision)], read), until)
-        if answer.message.succeeded:
-            found = steps.kvs(answer.message.responses[0])
-            return CellValue(found[0].value, ledger.base + found[0].mod_revision) if found else CellValue(None, 0)
+        answer = await known.call(steps.look(known.keys.cell(kind, name)), until)
+        found = answer.message.kvs
+        if not found:
+            return CellValue(None, 0)
+        # The base of the same moment; it changes when nobody has a session, as who only reads cells.
+        base = (await known.call(steps.look(known.keys.base, revision=answer.revision), until)).message.kvs
+        if base and base[0].mod_revision == ledger.base_revision:
+            return CellValue(found[0].value, ledger.base + found[0].mod_revision)
         ledger.base, ledger.base_revision, _ = await read_base(known, None, until)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.core.deadline import beat_interval
 from holdfast.engines.checkup import Finding, Level
+from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.address import Address
 from holdfast.engines.etcd.http2 import CallFailed
 from holdfast.engines.etcd.messages import message
@@ -19,7 +20,6 @@ from holdfast.engines.etcd.wire import (
     LEASE_GRANT,
     LEASE_REVOKE,
     MEMBERS,
-    RANGE,
     STATUS,
     EtcdPort,
     Request,
@@ -309,7 +309,7 @@ def _history(port: EtcdPort, seen: list[Seen]) -> Finding:
     """Whether old revisions are ever forgotten: each lock that is taken and given back makes two."""
     revision = max(each.status.header.revision for each in seen)
     try:
-        port.call(Request(RANGE, message("RangeRequest")(key=b"\0", revision=1, limit=1)), clock.now() + PATIENCE)
+        port.call(steps.look(b"\0", limit=1, revision=1), clock.now() + PATIENCE)
     except EngineUnavailable:
         return Finding("compaction", "good", f"old revisions are forgotten; now at {revision}")
     level: Level = "warning" if revision > MANY_REVISIONS else "good"

@@ -123,8 +123,8 @@ class Subscriptions:
         if session != known.ledger.session.id:
             return SessionOver()
         keys, wish = known.keys, Watch(session, id_, kind, prefix)
-        answer = await known.call(steps.step([], [steps.get_all(keys.broken)]), until)
-        story = Story(keys, steps.kvs(answer.message.responses[0]))
+        answer = await known.call(steps.look(keys.broken, end_of(keys.broken)), until)
+        story = Story(keys, answer.message.kvs)
         subscription = self._begin(session, id_)
 
         def hear(events: Sequence[Any] | None) -> None:
@@ -156,7 +156,7 @@ class Subscriptions:
         if session != known.ledger.session.id:
             return SessionOver()
         key = known.keys.cell(kind, name)
-        answer = await known.call(steps.step([], [steps.get(key)]), until)
+        answer = await known.call(steps.look(key), until)
         subscription = self._begin(session, id_)
 
         def hear(events: Sequence[Any] | None) -> None:

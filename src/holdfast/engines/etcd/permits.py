@@ -207,6 +207,7 @@ class Permits:
 
     async def lost_track(self, claim: Claim, until: float) -> Row | None:
         """A permit that this claim has taken without hearing of it."""
-        answer = await self.known.call(steps.step([], [steps.get_all(self.slots(claim))]), until)
-        rows = [read_row(self.known.keys, kv) for kv in steps.kvs(answer.message.responses[0])]
+        slots = self.slots(claim)
+        answer = await self.known.call(steps.look(slots, end_of(slots)), until)
+        rows = [read_row(self.known.keys, kv) for kv in answer.message.kvs]
         return next((row for row in rows if row.record.claim.id == claim.id), None)

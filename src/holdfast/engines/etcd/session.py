@@ -21,7 +21,6 @@ from holdfast.engines.etcd.wire import (
     LEASE_GRANT,
     LEASE_KEEP_ALIVE,
     LEASE_REVOKE,
-    RANGE,
     Answer,
     LeaseExists,
     LeaseGone,
@@ -35,8 +34,6 @@ BROKEN = "it was broken by an operator"
 HELD_TOO_LONG = "it was held longer than max_hold"
 PAGE = 1_000
 """How many keys are read at once."""
-
-_Range = message("RangeRequest")
 
 
 class Shared:
@@ -108,8 +105,7 @@ class Known:
             kept = await self._keep_alive(lease_of(session), until)
             if kept.message.TTL <= 0:
                 return SessionOver()
-            read = _Range(key=own, range_end=end_of(own))
-            notes = await self.call(Request(RANGE, read), until)
+            notes = await self.call(steps.look(own, end_of(own)), until)
             if notes.term == kept.term:
                 break
         found = list(notes.message.kvs)
@@ -235,8 +231,7 @@ class Known:
         found: list[Row] = []
         key, end, revision = start, end_of(start), 0
         while True:
-            read = _Range(key=key, range_end=end, limit=PAGE, revision=revision)
-            answer = await self.call(Request(RANGE, read), until)
+            answer = await self.call(steps.look(key, end, limit=PAGE, revision=revision), until)
             found += (read_row(self.keys, kv) for kv in answer.message.kvs)
             if not answer.message.more:
                 return found

@@ -11,7 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast.engines.etcd.keys import end_of
-from holdfast.engines.etcd.wire import TXN, Request
+from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.wire import RANGE, TXN, Request
+
+_RangeRequest = message("RangeRequest")
 
 # A field is its tag, then a number, or a length and so many bytes. What is 0 is left out.
 _COMPARE, _THEN, _OTHERWISE = b"\x0a", b"\x12", b"\x1a"
@@ -100,14 +103,9 @@ def get(key: bytes) -> bytes:
     return _field(_RANGE, _field(_KEY, key))
 
 
-def get_range(start: bytes, end: bytes, limit: int = 0) -> bytes:
-    """Read every key from one up to another."""
-    return _field(_RANGE, _field(_KEY, start) + _field(_END, end) + _LIMIT + _number(limit))
-
-
 def get_all(start: bytes, limit: int = 0) -> bytes:
     """Read every key that starts so."""
-    return get_range(start, end_of(start), limit)
+    return _field(_RANGE, _field(_KEY, start) + _field(_END, end_of(start)) + _LIMIT + _number(limit))
 
 
 def latest(start: bytes, limit: int, before: int = 0) -> bytes:
@@ -136,8 +134,18 @@ def step(
     together: str | None = None,
     repeats: bool = True,
 ) -> Request:
-    """One transaction, to be sent."""
+    """One transaction, to be sent. It writes, at least in one case: what only reads is a `look`.
+
+    A transaction that only reads kills an etcd before 3.5.5 if its client goes away in the middle of it (etcd's issue
+    14110).
+    """
+    assert any(each[:1] != _RANGE for each in (*then, *otherwise)), "a transaction that writes nothing"
     return Request(TXN, _whole(compare, then, otherwise), repeats, together)
+
+
+def look(start: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0) -> Request:
+    """A read by itself: of a key, or of every key from one up to another; as of now, through a majority, or earlier."""
+    return Request(RANGE, _RangeRequest(key=start, range_end=end, limit=limit, revision=revision))
 
 
 def all_of(requests: Sequence[Request]) -> Request:

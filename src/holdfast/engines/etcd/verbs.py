@@ -156,7 +156,7 @@ class EtcdVerbs(Known):
         if claim.session != self.ledger.session.id:
             return SessionOver()
         offer = self.keys.ticket(source)
-        found = steps.kvs((await self.call(steps.step([], [steps.get(offer)]), until)).message.responses[0])
+        found = (await self.call(steps.look(offer), until)).message.kvs
         kept = json.loads(found[0].value) if found else {}
         if kept.get("secret") != ticket:
             return Gone(VOID)

@@ -51,6 +51,10 @@ class Keys:
         """One part of a snapshot."""
         return self.snapshot(number) + b"%08x" % index
 
+    def head_and_leader(self) -> tuple[bytes, bytes]:
+        """The range of these two keys, which stand side by side."""
+        return self.head, self.leader + b"\0"
+
     def member(self, id_: str) -> bytes:
         """The record of one server."""
         return self.members + id_.encode()

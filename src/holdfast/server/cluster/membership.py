@@ -18,7 +18,7 @@ from holdfast.engines.etcd.wire import LeaseExists, LeaseGone
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 from holdfast.server.cluster.keys import Keys
-from holdfast.server.cluster.wire import WITHIN, Etcd, look
+from holdfast.server.cluster.wire import WITHIN, Etcd
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Membership:
             sent = clock.now()
             until = sent + min(WITHIN, self.granted / 3)
             kept = await self.etcd.keep_alive(lease, until)
-            seen = await self.etcd.call(look(own), until)
+            seen = await self.etcd.call(steps.look(own), until)
             if self.lease != lease or [kv.lease for kv in seen.message.kvs] != [lease]:
                 raise LeaseGone
             if seen.term == kept.term:

@@ -175,17 +175,20 @@ class Node:
             # What was not finished may have been cleared away by one who led meanwhile, with another in its place.
             self.mirror.forget_unfinished()
         while True:
-            looks = steps.get(self.keys.leader), steps.get(self.keys.head)
-            first = 1 if self.mirror is None else self.mirror.next
-            answer = await self.etcd.decide([], [*looks, steps.get_range(*self.keys.logs_from(first), PAGE)])
-            leader, head, found = (each.response_range for each in answer.message.responses)
-            if not head.kvs:
+            # First the head: of a later one we would not have the log yet, and read everything for nothing.
+            kept = await self.etcd.call(steps.look(*self.keys.head_and_leader()))
+            by_key = {kv.key: kv for kv in kept.message.kvs}
+            head = by_key.get(self.keys.head)
+            if head is None:
                 self.mirror = None
-            elif not self._follows(head.kvs[0], found):
-                self.mirror, _ = await load(self.etcd.call, self.keys)
-            elif found.more:
-                continue
-            return leader.kvs[0] if leader.kvs else None
+            else:
+                first = 1 if self.mirror is None else self.mirror.next
+                found = (await self.etcd.call(steps.look(*self.keys.logs_from(first), limit=PAGE))).message
+                if not self._follows(head, found):
+                    self.mirror, _ = await load(self.etcd.call, self.keys)
+                elif found.more:
+                    continue
+            return by_key.get(self.keys.leader)
 
     def _follows(self, head: Any, found: Any) -> bool:
         """Take entries of the log; False if they do not go on from here, and all has to be read again.

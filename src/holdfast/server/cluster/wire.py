@@ -15,7 +15,6 @@ from holdfast.engines.etcd.wire import (
     LEASE_GRANT,
     LEASE_KEEP_ALIVE,
     LEASE_REVOKE,
-    RANGE,
     Answer,
     EtcdPort,
     LeaseGone,
@@ -53,7 +52,7 @@ class Etcd:
     async def decide(
         self, compare: Sequence[Any], then: Sequence[Any], otherwise: Sequence[Any] = (), until: float | None = None
     ) -> Answer:
-        """One transaction."""
+        """One transaction; it writes, at least in one case."""
         return await self.call(steps.step(compare, then, otherwise), until)
 
     async def grant(self, lease: int, ttl: int, until: float) -> int:
@@ -87,14 +86,9 @@ class Etcd:
         self.wire.close()
 
 
-def look(key: bytes) -> Request:
-    """A look at one key, through a majority."""
-    return Request(RANGE, message("RangeRequest")(key=key))
-
-
 async def read(call: Call, key: bytes) -> tuple[Any | None, int]:
     """A key, None if there is none, and the revision of the look."""
-    answer = await call(look(key), clock.now() + WITHIN)
+    answer = await call(steps.look(key), clock.now() + WITHIN)
     found = answer.message.kvs
     return (found[0] if found else None), answer.revision
 
@@ -103,8 +97,7 @@ async def read_all(call: Call, start: bytes, end: bytes, revision: int = 0, page
     """Every key of a range, in order, as of a revision."""
     more = True
     while more:
-        asked = message("RangeRequest")(key=start, range_end=end, limit=page, revision=revision)
-        answer = await call(Request(RANGE, asked), clock.now() + WITHIN)
+        answer = await call(steps.look(start, end, limit=page, revision=revision), clock.now() + WITHIN)
         for kv in answer.message.kvs:
             yield kv
             start = kv.key + b"\0"
