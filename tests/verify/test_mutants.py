@@ -35,7 +35,7 @@ def test_a_mutant_of_the_embedded_engine_is_caught(
 ) -> None:
     install(tmp_path, monkeypatch, mutant=f"{MUTANTS}:{engine}")
 
-    # A pause lasts longer than a ttl: of several, one finds a holder.
+    # A pause finds a holder and outlasts its ttl; the first one may find a session that was not renewed yet.
     seconds = 6.0 if faults == "pause-client" else 3.0
     url = f"mutant:///{tmp_path}/locks.db"
     done = perform(url, tmp_path / "run", workload, faults, seconds=seconds, ttl=1.0, within=4.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from pathlib import Path
 from typing import cast
 
@@ -41,3 +42,57 @@ def test_a_victim_that_leads_is_known_to_lead_however_it_was_chosen(seed: int, t
     finally:
         for each in target.servers:
             each.close()
+
+
+class Sleeper:
+    """A client that can be stopped, and may let go of what it holds just before it is."""
+
+    running = True
+
+    def __init__(self, holds: int, lets_go: bool = False) -> None:
+        self.holds, self.lets_go, self.stopped = holds, lets_go, False
+
+    def stop(self) -> None:
+        self.stopped, self.holds = True, 0 if self.lets_go else self.holds
+
+    def send(self, number: signal.Signals) -> None:
+        self.stopped = self.stopped and number != signal.SIGCONT
+
+
+class Sleepers:
+    """All clients there are."""
+
+    def __init__(self, *members: Sleeper) -> None:
+        self.members = members
+
+    def holding(self, member: Sleeper) -> int:
+        return member.holds
+
+
+def scene_of(tmp_path: Path, seed: int, ttl: float, *members: Sleeper) -> Scene:
+    return Scene(Led(tmp_path), cast(Crew, Sleepers(*members)), ttl, random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_client_that_holds_is_stopped_and_no_other(seed: int, tmp_path: Path) -> None:
+    """One that only waits wakes with nothing that it could wrongly believe to hold."""
+    members = Sleeper(0), Sleeper(1), Sleeper(0)
+
+    found = scene_of(tmp_path, seed, 60.0, *members).stop_client()
+
+    assert found is cast(object, members[1])
+    assert [member.stopped for member in members] == [False, True, False]
+
+
+def test_a_client_that_let_go_before_it_was_stopped_goes_on_at_once(tmp_path: Path) -> None:
+    member = Sleeper(1, lets_go=True)
+
+    assert scene_of(tmp_path, 1, 60.0, member).stop_client() is None
+    assert not member.stopped
+
+
+def test_where_nobody_holds_anything_for_a_ttl_anybody_is_stopped(tmp_path: Path) -> None:
+    member = Sleeper(0)
+
+    assert scene_of(tmp_path, 1, 60.0, member).stop_client() is None
+    assert scene_of(tmp_path, 1, 0.0, member).stop_client() is cast(object, member)

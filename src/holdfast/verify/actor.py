@@ -117,14 +117,14 @@ class Actor:
 
     async def release(self, held: Held, op: str = "release") -> bool:
         """Give it back; whether it was still ours."""
+        # From here on nobody looks at the grant any more: who is stopped now shows nothing about it.
+        self.board.add(-1)
         call = self.recorder.begin(op, **held.facts)
         try:
             await do(held.grant.release())
         except HoldfastError as error:
             self.recorder.end(call, outcome_of(error), **said(error))
             return False
-        finally:
-            self.board.add(-1)
         self.recorder.end(call, "ok")
         return True
 

@@ -16,7 +16,7 @@ from holdfast.verify.board import ROOM, Board
 from holdfast.verify.client import Config
 from holdfast.verify.network import ClientWire
 from holdfast.verify.proxy import Proxy
-from holdfast.verify.servers.process import ServerFailed, wait_until
+from holdfast.verify.servers.process import ServerFailed, stands_still, wait_until
 from holdfast.verify.target import Target
 
 READY_WITHIN = 60.0
@@ -100,6 +100,11 @@ class Member:
         if self.running and self._ready.is_set():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
+
+    def stop(self) -> None:
+        """SIGSTOP; when it returns, none of its threads does anything any more."""
+        self.send(signal.SIGSTOP)
+        wait_until(lambda: stands_still(self.pid), READY_WITHIN, f"client {self.name} stopping")
 
     def kill(self) -> None:
         """kill -9."""

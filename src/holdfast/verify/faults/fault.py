@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import signal
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,19 +26,39 @@ class Scene:
     ttl: float
     rng: random.Random
     taken: set[int] = field(default_factory=set)
+    _sought: float | None = None
+    """Since when a client that holds something has been looked for."""
 
     def client(self, *, exposed: bool = False) -> Member | None:
         """A client that nothing is done to now: the more it holds, the likelier."""
-        free = [
-            member
-            for member in self.crew.members
-            if id(member) not in self.taken and member.running and (member.exposed or not exposed)
-        ]
+        free = [member for member in self._free() if not exposed or member.exposed]
         if not free:
             return None
         # A fault says most where somebody holds something; where nobody does, it may as well hit anyone.
         weights = [0.2 + self.crew.holding(member) for member in free]
         return self.rng.choices(free, weights)[0]
+
+    def stop_client(self) -> Member | None:
+        """A client that was stopped while it held something. After a ttl in which nobody did, one that does not.
+
+        None: not yet. Those that wait behind a holder that is stopped already hold nothing for as long as a ttl.
+        """
+        self._sought = self._sought or time.monotonic()
+        patient = time.monotonic() < self._sought + self.ttl
+        holders = [member for member in self._free() if self.crew.holding(member)]
+        member = self.rng.choice(holders) if holders else None if patient else self.client()
+        if member is None:
+            return None
+        member.stop()
+        if patient and not self.crew.holding(member):
+            # It let go before it was stopped.
+            member.send(signal.SIGCONT)
+            return None
+        self._sought = None
+        return member
+
+    def _free(self) -> list[Member]:
+        return [member for member in self.crew.members if id(member) not in self.taken and member.running]
 
     def server(self) -> tuple[Server | None, bool]:
         """A server that nothing is done to now, and whether it leads: half of the time the leader, if there is one."""

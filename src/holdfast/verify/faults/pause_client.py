@@ -23,8 +23,7 @@ class PauseClient(Fault):
         return rng.uniform(1.3, 1.8) * ttl
 
     def begin(self, scene: Scene) -> Strike | None:
-        member = scene.client()
+        member = scene.stop_client()
         if member is None:
             return None
-        member.send(signal.SIGSTOP)
         return Strike(member.name, lambda: member.send(signal.SIGCONT), [member])
