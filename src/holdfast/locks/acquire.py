@@ -146,7 +146,8 @@ def answer_by(until: float | None) -> float:
 def limit(client: Client, until: float | None, now: float) -> float:
     """When a request that is sent now has to be answered, if there is to be time to withdraw it after that."""
     usual = now + client.call_limit
-    return usual if until is None else min(usual, until + GRACE / 2)
+    # Half of what is left of the grace is for the withdrawal. To open a session may have taken some of it.
+    return usual if until is None else min(usual, (max(until, now) + until + GRACE) / 2)
 
 
 async def stand_in_line(

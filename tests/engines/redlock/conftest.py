@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import redis
 
+from holdfast import EngineUnavailable
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES
-from tests.conformance.stage import Stage
+from tests.conformance.stage import PATIENCE, Stage
 
 _numbers = itertools.count(1)
 SUBJECT = next(subject for subject in ENGINES if subject.name == "redis")
@@ -80,9 +83,26 @@ async def stage(api: Api, nodes: Nodes) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 async def locks(stage: Stage) -> Front:
-    return await stage.client(app="locks")
+    return await connected(stage, "locks")
 
 
 @pytest.fixture
 async def rival(stage: Stage) -> Front:
-    return await stage.client(app="rival")
+    return await connected(stage, "rival")
+
+
+async def connected(stage: Stage, app: str) -> Front:
+    """A client that has its session and its connections: a `try_acquire` has a second for all that it does."""
+    client = await stage.client(app=app)
+    await (await client.lock(f"first of {app}").acquire()).release()
+    return client
+
+
+async def tried(lock: Front) -> Any:
+    """What a try comes to: asked again when the machine is too busy for an answer of five servers within a second."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await lock.try_acquire()
+        except EngineUnavailable:
+            assert time.monotonic() < until

@@ -15,7 +15,8 @@ from holdfast.engines.redis.checkup import check_nodes
 from holdfast.engines.redis.route import OneServer, database, make_tls
 from holdfast.engines.redlock.bell import Bell
 from holdfast.engines.redlock.ledger import Ledger
-from holdfast.engines.redlock.nodes import NodesAsyncioPort, NodesPort, Rests
+from holdfast.engines.redlock.nodes import NodesAsyncioPort, NodesPort
+from holdfast.engines.redlock.rests import Rests
 from holdfast.engines.redlock.verbs import AHEAD, RedlockVerbs
 from holdfast.engines.resp.wire import Login, parse_address
 from holdfast.errors import InvalidRequest

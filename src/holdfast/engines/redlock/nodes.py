@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import select
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +13,12 @@ from hiredis import ReplyError
 
 from holdfast.core import quorum
 from holdfast.engines.redis.route import OneServer
+from holdfast.engines.redlock.openings import PATIENCE, Openings
+from holdfast.engines.redlock.rests import Rests
 from holdfast.engines.resp.blocking import IDLE, TICK, Connection
 from holdfast.engines.resp.tasks import Stream, open_stream
 from holdfast.engines.resp.wire import AnyRequest, Lost
 from holdfast.runtime import clock
-
-REST = 1.0
-"""For how long a node that did not answer is left alone, so that it does not cost its limit every time."""
 
 
 @dataclass(slots=True)
@@ -28,7 +27,7 @@ class Round:
 
     request: AnyRequest
     limit: float
-    """How long each node is waited for, in seconds."""
+    """How long each node is waited for, in seconds. All of them longer, while no majority has answered."""
     nodes: frozenset[int] | None = None
     """Which; None for all."""
 
@@ -45,23 +44,9 @@ Answers = list[Any]
 """By node: a reply, or NoAnswer."""
 
 
-class Rests:
-    """Which nodes are left alone for a while, known to all callers."""
-
-    def __init__(self, count: int) -> None:
-        self._until = [0.0] * count
-
-    def resting(self) -> frozenset[int]:
-        """Who is left alone now. Nobody, if the others are no majority: then there is nothing to lose by asking."""
-        now = clock.now()
-        found = frozenset(node for node, until in enumerate(self._until) if now < until)
-        return frozenset() if quorum.out_of_reach(len(found), len(self._until)) else found
-
-    def failed(self, node: int) -> None:
-        self._until[node] = clock.now() + REST
-
-    def works(self, node: int) -> None:
-        self._until[node] = 0.0
+def majority_answered(answers: Answers) -> bool:
+    """Whether a majority of all nodes has answered."""
+    return quorum.reached(sum(not isinstance(answer, NoAnswer) for answer in answers), len(answers))
 
 
 class Team:
@@ -69,32 +54,52 @@ class Team:
 
     def __init__(self, routes: Sequence[OneServer], rests: Rests) -> None:
         self.routes, self.rests = routes, rests
-        self.connections: list[Connection | None] = [None] * len(routes)
+        self._openings = Openings(routes, rests)
+        self.connections = self._openings.connections
 
     def ask(self, round_: Round, until: float) -> Answers:
         """Send to all, then take the answers as they come."""
         answers: Answers = [NoAnswer("it was not asked", False)] * len(self.routes)
-        packed = round_.request.packed(False)
         nodes = range(len(self.routes)) if round_.nodes is None else sorted(round_.nodes)
-        self._connect(nodes, min(until, clock.now() + round_.limit))
-        now = clock.now()
-        until = min(until, now + round_.limit)
         waiting: dict[int, int] = {}
+        self._connect(nodes, self.rests.resting, round_.limit, until)
+        now = clock.now()
+        soon = min(until, now + round_.limit)
+        unasked = self._send(round_.request, nodes, waiting, answers, until)
+        if soon > now + TICK:
+            self._collect_soon(round_.request, waiting, answers, soon)
+        if waiting:
+            self._collect(round_.request, waiting, answers, soon, until)
+        if round_.nodes is None and not majority_answered(answers):
+            # A node rests to save its limit, and is waited for no longer than that, while others are enough.
+            until = min(until, clock.now() + PATIENCE)
+            if unasked:
+                self._connect(unasked, frozenset, round_.limit, until)
+                self._send(round_.request, unasked, waiting, answers, until)
+            self._collect(round_.request, waiting, answers, until, until, majority_answered)
+        for node in waiting.values():
+            self.rests.failed(node)
+            answers[node] = self._lose(node, Lost("no answer in time", silent=True))
+        return answers
+
+    def _send(
+        self, request: AnyRequest, nodes: Sequence[int], waiting: dict[int, int], answers: Answers, until: float
+    ) -> list[int]:
+        """Send to these nodes, and note in `waiting` who is waited for, by file number; who has no connection."""
+        packed = request.packed(False)
+        unasked = []
         for node in nodes:
             connection = self.connections[node]
             if connection is None:
                 answers[node] = NoAnswer("cannot connect", False)
+                unasked.append(node)
                 continue
             try:
                 connection.send(packed, until)
                 waiting[connection.socket.fileno()] = node
             except Lost as lost:
                 answers[node] = self._lose(node, lost)
-        if until > now + TICK:
-            self._collect_soon(round_.request, waiting, answers, until)
-        if waiting:
-            self._collect(round_.request, waiting, answers, until)
-        return answers
+        return unasked
 
     def _collect_soon(self, request: AnyRequest, waiting: dict[int, int], answers: Answers, until: float) -> None:
         """Take the answers one after the other while they come at once: most have come when the first one has."""
@@ -127,10 +132,10 @@ class Team:
         answers[node] = reply
         return True
 
-    def _connect(self, nodes: Sequence[int], until: float) -> None:
+    def _connect(self, nodes: Sequence[int], resting: Callable[[], frozenset[int]], limit: float, until: float) -> None:
         """Connect to the nodes that have no connection and do not rest: all at once, so that none delays another."""
-        threads = []
-        now, resting = clock.now(), self.rests.resting()
+        missing = []
+        now = clock.now()
         for node in nodes:
             connection = self.connections[node]
             if connection is not None:
@@ -138,33 +143,27 @@ class Team:
                     continue
                 connection.close()
                 self.connections[node] = None
-            if node not in resting:
-                threads.append(threading.Thread(target=self._open, args=(node, until), daemon=True))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            # Connecting ends by itself when the time is over.
-            thread.join()
+            missing.append(node)
+        if missing:
+            rest = resting()
+            self._openings.make([node for node in missing if node not in rest], limit, until)
 
-    def _open(self, node: int, until: float) -> None:
-        route = self.routes[node]
-        try:
-            self.connections[node] = Connection(route.address, route.login, route.tls, until)
-        except Lost:
-            self.rests.failed(node)
-        else:
-            self.rests.works(node)
-
-    def _collect(self, request: AnyRequest, waiting: dict[int, int], answers: Answers, until: float) -> None:
+    def _collect(
+        self,
+        request: AnyRequest,
+        waiting: dict[int, int],
+        answers: Answers,
+        end: float,
+        until: float,
+        enough: Callable[[Answers], bool] = lambda _: False,
+    ) -> None:
+        """Take the answers as they come, until all have come, or enough, or the end; what has begun to come by then."""
         poll = select.poll()
         for number in waiting:
             poll.register(number, select.POLLIN)
-        while waiting:
-            ready = poll.poll(max(0.0, until - clock.now()) * 1000)
+        while waiting and not enough(answers):
+            ready = poll.poll(max(0.0, end - clock.now()) * 1000)
             if not ready:
-                for node in waiting.values():
-                    self.rests.failed(node)
-                    answers[node] = self._lose(node, Lost("no answer in time", silent=True))
                 return
             for number, _ in ready:
                 node = waiting[number]
@@ -186,9 +185,7 @@ class Team:
         return NoAnswer(lost.problem, True)
 
     def close(self) -> None:
-        for connection in self.connections:
-            if connection is not None:
-                connection.close()
+        self._openings.close()
 
 
 class NodesPort:
@@ -241,10 +238,16 @@ class NodesPort:
 class Tally:
     """The answers of one round: whoever asked is woken once, when all have come."""
 
-    __slots__ = ("answers", "complete", "missing")
+    __slots__ = ("answers", "complete", "missing", "until")
 
     def __init__(self, complete: asyncio.Future[None], answers: Answers) -> None:
         self.complete, self.answers, self.missing = complete, answers, 0
+        self.until = 0.0
+        """Until when nodes whose limit is over are waited for all the same, while no majority has answered."""
+
+    def waits(self) -> bool:
+        """Whether a node is waited for though its limit is over."""
+        return clock.now() < self.until and not majority_answered(self.answers)
 
     def take(self, node: int, answer: Any) -> None:
         self.answers[node] = answer
@@ -269,9 +272,11 @@ class Vote:
         self._tally.take(self._node, reply)
 
     def set_exception(self, error: Lost, /) -> None:
-        self._given = True
         if error.silent:
+            if self._tally.waits():
+                return
             self._rests.failed(self._node)
+        self._given = True
         self._tally.take(self._node, NoAnswer(error.problem, True))
 
 
@@ -286,23 +291,42 @@ class NodesAsyncioPort:
     async def call(self, request: Round, until: float) -> Answers:
         answers: Answers = [NoAnswer("it was not asked", False)] * len(self.routes)
         nodes = range(len(self.routes)) if request.nodes is None else sorted(request.nodes)
-        await self._connect(nodes, min(until, clock.now() + request.limit))
-        until = min(until, clock.now() + request.limit)
-        packed = request.request.packed(False)
+        await self._connect(nodes, self.rests.resting, request.limit, until)
+        now = clock.now()
+        soon = min(until, now + request.limit)
         tally = Tally(self.loop.create_future(), answers)
-        for node in nodes:
-            stream = self._streams[node]
-            if stream is None or stream.problem is not None:
-                answers[node] = NoAnswer("cannot connect", False)
-            else:
-                tally.missing += 1
-                stream.send_for(Vote(tally, node, self.rests), packed, until)
+        if request.nodes is None:
+            tally.until = min(until, soon + PATIENCE)
+        unasked = self._send(request.request, nodes, tally, soon)
+        if unasked and request.nodes is None:
+            # A node rests to save its limit while others are enough.
+            if tally.missing:
+                await asyncio.wait({tally.complete}, timeout=soon - now)
+            if not majority_answered(answers):
+                await self._connect(unasked, frozenset, request.limit, tally.until)
+                if tally.complete.done():
+                    tally.complete = self.loop.create_future()
+                self._send(request.request, unasked, tally, tally.until)
         if tally.missing:
             await tally.complete
         for node in nodes:
             if isinstance(answers[node], ReplyError):
-                answers[node] = await self._after_error(node, answers[node], request.request, until)
+                answers[node] = await self._after_error(node, answers[node], request.request, tally.until or until)
         return answers
+
+    def _send(self, request: AnyRequest, nodes: Sequence[int], tally: Tally, until: float) -> list[int]:
+        """Send to these nodes; each has a vote, until then. Returns who has no connection."""
+        packed = request.packed(False)
+        unasked = []
+        for node in nodes:
+            stream = self._streams[node]
+            if stream is None or stream.problem is not None:
+                tally.answers[node] = NoAnswer("cannot connect", False)
+                unasked.append(node)
+            else:
+                tally.missing += 1
+                stream.send_for(Vote(tally, node, self.rests), packed, until)
+        return unasked
 
     async def _after_error(self, node: int, error: ReplyError, request: AnyRequest, until: float) -> Any:
         """Send a script that a node does not know (any more) in full."""
@@ -315,21 +339,39 @@ class NodesAsyncioPort:
             return NoAnswer(lost.problem, True)
         return NoAnswer(str(reply), True) if isinstance(reply, ReplyError) else reply
 
-    async def _connect(self, nodes: Sequence[int], until: float) -> None:
-        """Connect to nodes that have no connection and do not rest: all at once, by one task each."""
-        resting = self.rests.resting()
-        for node in nodes:
-            stream = self._streams[node]
-            usable = stream is not None and stream.problem is None
-            if not usable and node not in self._connecting and node not in resting:
-                task = self._connecting[node] = self.loop.create_task(self._open(node, until))
-                task.add_done_callback(lambda _, node=node: self._connecting.pop(node, None))  # type: ignore[misc]
-        under_way = [self._connecting[node] for node in nodes if node in self._connecting]
-        if under_way:
-            await asyncio.wait(under_way, timeout=max(0.0, until - clock.now()))
+    async def _connect(
+        self, nodes: Sequence[int], resting: Callable[[], frozenset[int]], limit: float, until: float
+    ) -> None:
+        """Connect to nodes that have no connection and do not rest: all at once, by one task each.
 
-    async def _open(self, node: int, until: float) -> None:
-        route = self.routes[node]
+        Each is waited for for its limit, and after that for as long as no majority is connected.
+        What comes later is there for the next one who asks.
+        """
+        missing = [node for node in nodes if not self._usable(node)]
+        if not missing:
+            return
+        rest, soon = resting(), clock.now() + limit
+        awaited = [node for node in missing if node not in rest]
+        for node in awaited:
+            if node not in self._connecting:
+                task = self._connecting[node] = self.loop.create_task(self._open(node, max(limit, PATIENCE)))
+                task.add_done_callback(lambda _, node=node: self._connecting.pop(node, None))  # type: ignore[misc]
+        while under_way := {node: self._connecting[node] for node in awaited if node in self._connecting}:
+            made = sum(map(self._usable, range(len(self.routes))))
+            end = min(until, soon) if quorum.reached(made, len(self.routes)) else until
+            left = end - clock.now()
+            if left <= 0:
+                for node in under_way:
+                    self.rests.failed(node)
+                return
+            await asyncio.wait(under_way.values(), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+
+    def _usable(self, node: int) -> bool:
+        stream = self._streams[node]
+        return stream is not None and stream.problem is None
+
+    async def _open(self, node: int, limit: float) -> None:
+        route, until = self.routes[node], clock.now() + limit
         try:
             self._streams[node] = await open_stream(route.address, route.login, route.tls, self.loop, until)
             self.rests.works(node)

@@ -26,7 +26,10 @@ TICK = 0.05
 
 
 class Taker(Protocol):
-    """Whoever waits for a reply: a future, or one of several votes that are waited for together."""
+    """Whoever waits for a reply: a future, or one of several votes that are waited for together.
+
+    When its time is over it is told so, again and again unless it is done.
+    """
 
     def done(self) -> bool: ...
 
@@ -114,7 +117,7 @@ class Stream(asyncio.Protocol):
         for future, until, sent in self._waiting:
             if until <= now and not future.done():
                 future.set_exception(Lost("no answer in time", silent=True))
-                stuck = stuck or self._heard < sent
+                stuck = stuck or (self._heard < sent and future.done())
         if stuck:
             self.end("no answer in time")
         self._ticking = bool(self._waiting)
