@@ -20,27 +20,28 @@ for number, handler in (
         signal.signal(number, handler)
 
 
-LONG = (
-    "tests/verify/test_targets.py",
-    "tests/cluster/test_disasters.py",
-    "tests/without_lock/",
-    "tests/fence/test_pauses.py",
-    "tests/process/",
-)
+LONG = {
+    "tests/verify/test_targets.py": "long-faults",
+    "tests/cluster/test_disasters.py": "long-faults",
+    "tests/without_lock/": "long-cells",
+    "tests/fence/test_pauses.py": "long-processes",
+    "tests/process/": "long-processes",
+}
 """Where a test keeps many processes busy for many seconds.
 
-Two workers have them, one after the other, and begin with them: more at once would want more processors than there
-are, and nobody waits for them at the end.
+Those of a group run one after the other, and begin: more at once would want more processors than there are, and nobody
+waits for them at the end.
 """
 SHARING = (
     "tests/cluster/",
+    "tests/demo/",
     "tests/engines/",
     "tests/fence/",
     "tests/house/test_groups.py",
     "tests/server/",
     "tests/verify/test_report.py",
 )
-"""Where the tests of a file share a server."""
+"""Where the tests of a file share a server, or a run."""
 
 
 # First: a worker of xdist reads the groups in the same hook.
@@ -51,12 +52,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = _group(item)
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (not item.nodeid.startswith(LONG), not item.nodeid.startswith("tests/conformance/")))
+    items.sort(key=lambda item: (_long(item) is None, not item.nodeid.startswith("tests/conformance/")))
+
+
+def _long(item: pytest.Item) -> str | None:
+    return next((group for start, group in LONG.items() if item.nodeid.startswith(start)), None)
 
 
 def _group(item: pytest.Item) -> str | None:
-    if item.nodeid.startswith(LONG):
-        return "long-cells" if item.nodeid.startswith("tests/without_lock/") else "long-faults"
+    if (long := _long(item)) is not None:
+        return long
     file = item.nodeid.partition("::")[0]
     given = getattr(getattr(item, "callspec", None), "params", {})
     if isinstance(subject := given.get("subject"), Subject):

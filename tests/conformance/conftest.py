@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from tests.conformance.apis import Api, Front
+from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES, Subject
 from tests.conformance.stage import Stage
 from tests.conformance.turns import THOROUGH, take
@@ -20,6 +20,8 @@ from tests.conformance.turns import THOROUGH, take
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Take a test to its engines."""
     if "subject" not in metafunc.fixturenames:
+        if "api" in metafunc.fixturenames:
+            metafunc.parametrize("api", APIS, ids=lambda api: api.name, indirect=True)
         return
     test = metafunc.definition
     needed = [name for mark in test.iter_markers("needs_of_subject") for name in mark.args]
