@@ -15,6 +15,7 @@ from holdfast import EngineUnavailable, aio
 from holdfast.core.urls import parse
 from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.address import parse_address
+from holdfast.engines.etcd.cells import BASE_LASTS
 from holdfast.engines.etcd.keys import end_of
 from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.wire import LEASE_KEEP_ALIVE, RANGE, EtcdPort, Wire, serialize
@@ -246,6 +247,19 @@ def test_tokens_can_be_raised_when_nobody_is_connected(connect: Connect) -> None
 
     with connect().lock("k") as after:
         assert after.token > before.token + 10**9
+
+
+def test_who_only_reads_cells_hears_in_time_that_tokens_were_raised(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, operator = connect(), connect()
+    before = reader.cell("c").set("v")
+    assert reader.cell("c").get() == ("v", before)
+    run(raise_tokens(operator._core, before + 10**9))
+    soon = clock.now() + BASE_LASTS
+    monkeypatch.setattr(clock, "now", lambda: soon)
+
+    assert reader.cell("c").get()[1] > before + 10**9
 
 
 def test_a_namespace_of_a_newer_layout_is_refused(server: EtcdServer, connect: Connect, namespace: str) -> None:

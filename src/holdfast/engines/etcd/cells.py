@@ -12,26 +12,28 @@ from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.token_base import read_base
 from holdfast.engines.etcd.wire import LEASE_GRANT, LEASE_REVOKE, LeaseGone, Request
 from holdfast.errors import EngineUnavailable
+from holdfast.runtime import clock
 
 if TYPE_CHECKING:
     from holdfast.engines.etcd.session import Known
 
+BASE_LASTS = 10.0
+"""For so many seconds somebody who only reads cells may give them the versions from before tokens were raised: lower
+ones, which a write or a fence refuses."""
+
 
 async def cell_get(known: Known, kind: str, name: str, until: float) -> CellValue:
-    """The value and its version, which is a revision plus the base, so that it grows as tokens do."""
+    """The value and its version, which is a revision plus the base, so that it grows as tokens do.
+
+    The base does not change while anybody has a session; a client that has none reads it again now and then.
+    """
     ledger = known.ledger
+    if not ledger.session.id and clock.now() > ledger.base_until:
+        ledger.base, ledger.base_until = 0, clock.now() + BASE_LASTS
     if not ledger.base:
         ledger.base, ledger.base_revision, _ = await read_base(known, None, until)
-    while True:
-        answer = await known.call(steps.look(known.keys.cell(kind, name)), until)
-        found = answer.message.kvs
-        if not found:
-            return CellValue(None, 0)
-        # The base of the same moment; it changes when nobody has a session, as who only reads cells.
-        base = (await known.call(steps.look(known.keys.base, revision=answer.revision), until)).message.kvs
-        if base and base[0].mod_revision == ledger.base_revision:
-            return CellValue(found[0].value, ledger.base + found[0].mod_revision)
-        ledger.base, ledger.base_revision, _ = await read_base(known, None, until)
+    found = (await known.call(steps.look(known.keys.cell(kind, name)), until)).message.kvs
+    return CellValue(found[0].value, ledger.base + found[0].mod_revision) if found else CellValue(None, 0)
 
 
 async def cell_set(

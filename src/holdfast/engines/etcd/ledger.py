@@ -59,6 +59,8 @@ class Ledger:
         self.base = 0
         """What is added to a revision to make a token; 0 until it was read."""
         self.base_revision = 0
+        self.base_until = 0.0
+        """When whoever has no session reads it again."""
         self._freed: dict[str, int] = {}
         """By line: the permit that this client gave back last."""
         self.begin(NOBODY)
