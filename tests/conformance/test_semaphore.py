@@ -85,6 +85,7 @@ async def test_a_semaphore_that_nobody_uses_may_have_another_limit(locks: Front)
 @needs("semaphore")
 async def test_never_more_at_once_than_the_limit(stage: Stage, locks: Front, rival: Front) -> None:
     inside = most = 0
+    full = asyncio.Event()
 
     async def work(client: Front) -> None:
         nonlocal inside, most
@@ -92,7 +93,10 @@ async def test_never_more_at_once_than_the_limit(stage: Stage, locks: Front, riv
             async with client.semaphore("s", limit=3):
                 inside += 1
                 most = max(most, inside)
-                await asyncio.sleep(0.03)  # long enough for the others to come in, on a slow engine too
+                if inside == 3:
+                    full.set()
+                await soon(full.wait())
+                await asyncio.sleep(0.01)  # one too many could come in
                 inside -= 1
 
     await soon(asyncio.gather(*(work(stage.another((locks, rival)[number % 2])) for number in range(8))))
