@@ -19,6 +19,8 @@ from holdfast.simulate.verdict import broken, judge
 ALWAYS = [name for name in PLACES if not find(name).breaks or find(name).always]
 CONTROLS = [name for name in PLACES if find(name).breaks]
 SEEDS = 20
+LONG = {"thundering-herd": 3}
+"""How many seeds of long stories."""
 
 
 def simulate(*arguments: str) -> Result:
@@ -29,7 +31,7 @@ def simulate(*arguments: str) -> Result:
 @pytest.mark.parametrize("name", ALWAYS)
 def test_a_scenario_shows_what_it_is_about_from_every_seed(name: str) -> None:
     scenario = find(name)
-    for seed in range(1, SEEDS if name != "thundering-herd" else 3):
+    for seed in range(1, LONG.get(name, 6 if name.startswith("cluster") else SEEDS)):
         told = play(scenario, seed)
         events = {line.event for line in told.simulation.chronicle.lines}
 
@@ -42,7 +44,8 @@ def test_a_scenario_shows_what_it_is_about_from_every_seed(name: str) -> None:
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_scenario_that_has_to_go_wrong_goes_wrong_in_a_search(name: str) -> None:
     # Power cuts are long stories, and go wrong from every second seed or every tenth.
-    result = search(find(name), 1, 40 if "cut" in name or "crash" in name else 300)
+    runs = 10 if name.startswith("cluster") else 40 if "cut" in name or "crash" in name else 300
+    result = search(find(name), 1, runs)
 
     assert result.ok
     assert result.expected > 0
@@ -83,6 +86,8 @@ def log_of(seed_of_hashes: str, *arguments: str) -> bytes:
         ["lost-minority", "--seed", "7", "--json"],
         ["server-crash", "--seed", "7"],
         ["server-storm", "--seed", "7", "--json"],
+        ["cluster-takeover", "--seed", "7"],
+        ["cluster-storm", "--seed", "7", "--json"],
         ["storm-unfenced", "--runs", "60", "--json"],
     ],
     ids=" ".join,

@@ -7,7 +7,6 @@ and let out when the store has kept the changes; so is every read, because it ma
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -96,7 +95,7 @@ class Batches:
                 changes, self.changes, self.urgent = self.changes, [], False
                 undo, self.undo = self.undo, []
                 parcels, observers = self.take()
-                began = time.perf_counter()
+                began = self.loop.time()
                 try:
                     await self.store.keep(changes)
                 except StoreFull as error:
@@ -107,7 +106,7 @@ class Batches:
                     for each in undo:
                         each()
                     continue
-                self._took(time.perf_counter() - began, len(changes))
+                self._took(self.loop.time() - began, len(changes))
                 self._expected = len(parcels) + len(self.speakers)
                 self._patient_until = self.loop.time() + min(self.store.patience, self._pace / 2)
                 self.let_out(parcels, observers)

@@ -190,16 +190,16 @@ class Crash:
         manager, chronicle = simulation.manager, simulation.chronicle
         if manager.machine.dead:
             return
-        lost = manager.unsynced
+        lost, name = manager.unsynced, manager.machine.name
         manager.crash()
-        fault = chronicle.fault("restart", MANAGER)
+        fault = chronicle.fault("restart", name)
         forgot = f"; its disk forgets {lost} changes" if lost else ""
-        chronicle.tell(MANAGER, "crashed", f"loses its power for {self.seconds:g} s{forgot}")
+        chronicle.tell(name, "crashed", f"loses its power for {self.seconds:g} s{forgot}")
 
         def restart() -> None:
             manager.restart()
             chronicle.undo(fault)
-            chronicle.tell(MANAGER, "restarted", "is back")
+            chronicle.tell(name, "restarted", "is back")
 
         simulation.world.at(simulation.world.time + self.seconds, restart)
 

@@ -17,6 +17,7 @@ from holdfast.engines.engine import Verbs
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.engine import HoldfastEngine
 from holdfast.engines.holdfast.port import Port
+from holdfast.engines.resp.wire import Address
 from holdfast.engines.table_verbs import TableVerbs
 from holdfast.model import Place
 from holdfast.runtime.simulated import Machine
@@ -231,7 +232,7 @@ class SimulatedHoldfast(HoldfastEngine):
 
     def __init__(self, simulation: ServerWorld, machine: Machine) -> None:
         self.simulation, self.machine = simulation, machine
-        super().__init__(urls.parse("holdfast://manager"), "holdfast")
+        super().__init__(urls.parse(simulation.url), "holdfast")
 
     def _start(self) -> None:
         super()._start()
@@ -240,7 +241,7 @@ class SimulatedHoldfast(HoldfastEngine):
 
     def verbs(self) -> Verbs:
         network, server = self.simulation.network, self.simulation.server
-        wire = SimulatedWire(network, self.machine, server, self.desk)
+        wire = SimulatedWire(network, self.machine, self.simulation.server_at, self.desk)
         role = () if self._claims is None else ("SIDE", "QUIET")
         port = Port(self.desk, wire, role, self._claims)
         self._claims = self._claims or port.call
@@ -252,7 +253,13 @@ class SimulatedHoldfast(HoldfastEngine):
 class ServerWorld(Simulation):
     """The lock server instead of a bare lock table."""
 
-    manager_class = LockServer
+    manager_class: type[Any] = LockServer
+    server: LockServer
+    url = "holdfast://manager"
+
+    def server_at(self, address: Address) -> LockServer:
+        """Who listens there."""
+        return self.server
 
     def build(self, disk: Disk | None, manager_class: type[Any]) -> None:
         machine = self.machines[MANAGER] = Machine(self.world, MANAGER, self.rates.get(MANAGER, 1.0))

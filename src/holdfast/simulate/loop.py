@@ -13,9 +13,12 @@ from contextvars import Context
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from holdfast.runtime import clock
 from holdfast.runtime.simulated import Machine, World
 
 T = TypeVar("T")
+TICK = 1e-6
+"""The shortest time that a timer takes."""
 
 
 class SimulatedLoop:
@@ -56,9 +59,28 @@ class SimulatedLoop:
         self._add(handle)
         return handle
 
+    call_soon_threadsafe = call_soon
+    """There are no threads."""
+
+    def run_in_executor(self, executor: None, function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """What others would do in a thread, in a turn of its own."""
+        done = self.create_future()
+        self.call_soon(self._execute, done, function, *args)
+        return done
+
+    @staticmethod
+    def _execute(done: asyncio.Future[T], function: Callable[..., T], *args: Any) -> None:
+        if not done.cancelled():
+            try:
+                done.set_result(function(*args))
+            except Exception as error:  # noqa: BLE001 whoever awaits it is told
+                done.set_exception(error)
+
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
+        # Time stands still while something runs: a delay that is lost in rounding would be over again and again.
+        delay = max(delay, TICK) if delay > 0 else delay
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
@@ -107,13 +129,16 @@ class SimulatedLoop:
 
 
 class Running:
-    """While it is entered, code finds this loop as the running one."""
+    """While it is entered, code finds this loop as the running one, and its machine's clock as the only clock."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
-        self._loop, self._before = loop.loop, asyncio._get_running_loop()
+        self._loop, self._before = loop, asyncio._get_running_loop()
+        self._clocks = clock.now, clock.time_of_day
 
     def __enter__(self) -> None:
-        asyncio._set_running_loop(self._loop)
+        asyncio._set_running_loop(self._loop.loop)
+        clock.now = clock.time_of_day = self._loop.time
 
     def __exit__(self, *error: object) -> None:
         asyncio._set_running_loop(self._before)
+        clock.now, clock.time_of_day = self._clocks

@@ -93,6 +93,10 @@ class Network:
             else:
                 self._held.append((of, arrive, machine))
 
+    def is_cut(self, one: str, other: str) -> bool:
+        """Whether nothing gets from one to the other."""
+        return frozenset((one, other)) in self._cuts
+
     @property
     def troubled(self) -> bool:
         """Whether it is cut somewhere, or behaves badly."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -124,9 +125,9 @@ class Turn:
 class SimulatedWire:
     """Makes connections from one machine to the lock server, and speaks over them."""
 
-    def __init__(self, network: Network, machine: Machine, server: LockServer, desk: Desk) -> None:
+    def __init__(self, network: Network, machine: Machine, find: Callable[[Address], LockServer], desk: Desk) -> None:
         self._network, self._world, self._machine = network, network.world, machine
-        self._server, self._desk = server, desk
+        self._find, self._desk = find, desk
 
     def lock(self) -> Turn:
         return Turn(self._world)
@@ -138,10 +139,11 @@ class SimulatedWire:
         await suspend(Pause(self._machine.moment(self._machine.now() + seconds)))
 
     async def open(self, address: Address, until: float) -> SimulatedLink:
-        cable = Cable(self._network, self._machine, self._server.machine)
+        server = self._find(address)
+        cable = Cable(self._network, self._machine, server.machine)
         link = SimulatedLink(self._world, address, cable, self._desk)
         try:
-            await self._shake_hands(cable, until)
+            await self._shake_hands(server, cable, until)
             route = self._desk.route
             route.check(address, [await self.call(link, greeting, until) for greeting in route.greetings()])
         except Lost as lost:
@@ -152,20 +154,20 @@ class SimulatedWire:
             raise
         return link
 
-    async def _shake_hands(self, cable: Cable, until: float) -> None:
+    async def _shake_hands(self, server: LockServer, cable: Cable, until: float) -> None:
         exchange = Exchange(self._world)
         refused = partial(exchange.failed, "connection refused", "not done")
-        if self._server.machine.dead:
+        if server.machine.dead:
             self._network.later(refused, self._machine)
         else:
-            there = partial(self._accept, cable, exchange)
-            self._network.carry(self._machine, self._server.machine, there)
+            there = partial(self._accept, server, cable, exchange)
+            self._network.carry(self._machine, server.machine, there)
         await self._answer(exchange, until)
 
-    def _accept(self, cable: Cable, exchange: Exchange) -> None:
+    def _accept(self, server: LockServer, cable: Cable, exchange: Exchange) -> None:
         """On the server's machine."""
-        self._server.accept(cable)
-        self._network.carry(self._server.machine, self._machine, partial(exchange.answered, True))
+        server.accept(cable)
+        self._network.carry(server.machine, self._machine, partial(exchange.answered, True))
 
     async def call(self, link: SimulatedLink, packed: bytes, until: float) -> Any:
         if link.problem is not None:

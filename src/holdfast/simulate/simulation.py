@@ -94,9 +94,11 @@ class Person:
 class Manager(Protocol):
     """Where the lock state lives, as the acts and the judge see it."""
 
-    machine: Machine
     queued: dict[str, float]
     """By claim: when it was given a place in line."""
+
+    @property
+    def machine(self) -> Machine: ...
 
     @property
     def rows(self) -> Dictionary: ...
@@ -191,11 +193,13 @@ class Simulation:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the fronts' warnings of lost grants out of the way: in a simulation that is what is looked for."""
-    log = logging.getLogger("holdfast")
-    before = log.disabled
-    log.disabled = True
+    """Keep warnings of lost grants and leaders out of the way: in a simulation that is what is looked for."""
+    logs = [logging.getLogger(name) for name in ("holdfast", "holdfast.server")]
+    before = [log.disabled for log in logs]
+    for log in logs:
+        log.disabled = True
     try:
         yield
     finally:
-        log.disabled = before
+        for log, disabled in zip(logs, before, strict=True):
+            log.disabled = disabled

@@ -7,7 +7,6 @@ from before the renewal was sent that a majority of etcd has confirmed.
 from __future__ import annotations
 
 import json
-import secrets
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -65,7 +64,7 @@ class Membership:
         if self._former:
             with suppress(EngineUnavailable):  # then it runs out by itself
                 await self.etcd.revoke(self._former, clock.now() + 1.0)
-        lease, sent = secrets.randbits(62) + 1, clock.now()
+        lease, sent = self.etcd.new_lease(), clock.now()
         try:
             self.granted = float(await self.etcd.grant(lease, self.ttl, sent + WITHIN))
         except LeaseExists:

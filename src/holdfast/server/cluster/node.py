@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 from typing import Any
 
 from holdfast.core.deadline import beat_interval
 from holdfast.core.table import Dictionary
 from holdfast.engines.etcd import steps
-from holdfast.engines.etcd.watcher import Watcher
 from holdfast.engines.etcd.wire import LeaseGone
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
@@ -47,7 +45,7 @@ class Node:
         self.leader: dict[str, Any] | None = None
         """What the leader says of itself."""
         self.mirror: Mirror | None = None
-        self._watcher = Watcher(self.etcd.wire)
+        self._watcher = self.etcd.watcher()
         self.etcd.wire.moved = self._watcher.restart
         self._loop = asyncio.get_running_loop()
         self._ending = False
@@ -217,7 +215,7 @@ class Node:
 
     async def _campaign(self) -> int:
         """Try to lead: the term, or 0 if another was faster."""
-        key, since = self.keys.leader, round(time.time(), 3)
+        key, since = self.keys.leader, round(clock.time_of_day(), 3)
         own = self.member.packed(since=since)
         answer = await self.etcd.decide(
             [steps.absent(key)], [steps.put(key, own, self.membership.lease)], [steps.get(key)]
@@ -241,7 +239,7 @@ class Node:
         await self._tail()
         mirror, self.mirror = self.mirror, None
         if mirror is None:
-            first = Head(first_number=int(time.time() * 1_000_000))
+            first = Head(first_number=int(clock.time_of_day() * 1_000_000))
             revision = await write_head(self.etcd.call, self.keys, term, 0, first)
             if revision is None:
                 raise LeaseGone

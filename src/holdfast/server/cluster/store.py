@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -132,7 +131,7 @@ class ClusterStore:
         # Time went on since the last batch came, and never goes back.
         self._offset = max(self._offset, mirror.at - mirror.heard)
         # A backup of etcd may have been restored, and others have had tokens since: the time of day is ahead of them.
-        raised = recovery.raise_counters(table, int(time.time() * 1_000_000))
+        raised = recovery.raise_counters(table, int(clock.time_of_day() * 1_000_000))
         self._owed = codec.records([*raised, *recovery.grace(table, self.now(), self._at)])
         return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.address import Address
 from holdfast.engines.etcd.batch import EtcdAsyncioPort
 from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.watcher import Watcher
 from holdfast.engines.etcd.wire import (
     COMPACT,
     LEASE_GRANT,
@@ -54,6 +56,14 @@ class Etcd:
     ) -> Answer:
         """One transaction; it writes, at least in one case."""
         return await self.call(steps.step(compare, then, otherwise), until)
+
+    def watcher(self) -> Watcher:
+        """What hears of written keys without asking."""
+        return Watcher(self.wire)
+
+    def new_lease(self) -> int:
+        """A number that nobody else chooses."""
+        return secrets.randbits(62) + 1
 
     async def grant(self, lease: int, ttl: int, until: float) -> int:
         """Begin a lease; its length in seconds, which etcd may make longer."""
