@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from holdfast.verify.promises import CLIENT_FAULTS, DIVIDING, FORGETFUL
+from holdfast.verify.promises import CLIENT_FAULTS, DIVIDING, FORGETFUL, SERVER_CLOCK
 
 Seen = Literal["kept", "broken", "not tested", "not promised"]
 
@@ -40,7 +40,7 @@ TRIALS: dict[str, Trial] = {
     "leased": Trial(CLIENT_FAULTS, ("exclusion", "progress", "leaks")),
     "fair": Trial(frozenset(), ("order",)),
     "fencing": Trial(frozenset(), ("tokens", "fence", "updates")),
-    "clock": Trial(frozenset({"clock", "clock-jump", "server-clock"}), ("exclusion", "progress")),
+    "clock": Trial(frozenset({"clock", "clock-jump"}) | SERVER_CLOCK, ("exclusion", "progress")),
 }
 ELSEWHERE = {
     "notified": "the conformance suite counts the requests of a waiter",

@@ -19,6 +19,7 @@ SEVERING = frozenset({"cut", "stall", "drop-replies"})
 """What lets a holder and its engine lose sight of each other."""
 DIVIDING = frozenset({"partition", "kill-leader", "pause-leader", "restart-leader"})
 """What makes another node take over."""
+SERVER_CLOCK = frozenset({"server-clock", "server-clock-jump"})
 CLIENT_FAULTS = frozenset({"pause-client", "kill-client"}) | SEVERING
 
 
@@ -47,7 +48,7 @@ def memory_kept(guarantees: Facts, struck: Set[str]) -> str:
     divided = sorted(struck & DIVIDING)
     if divided and not guarantees.get("consensus"):
         return f"the engine has no consensus: {', '.join(divided)} may divide it"
-    if "server-clock" in struck and guarantees.get("clock") == "wall":
+    if SERVER_CLOCK & struck and guarantees.get("clock") == "wall":
         return "the engine's time is the server's wall clock, which was moved"
     return ""
 
@@ -67,7 +68,7 @@ def fair(guarantees: Facts, struck: Set[str]) -> str:
 
 def fenced(guarantees: Facts, struck: Set[str]) -> str:
     """Promised always, unless tokens rest on a clock that was moved."""
-    if "server-clock" in struck and guarantees.get("fencing") != "strict":
+    if SERVER_CLOCK & struck and guarantees.get("fencing") != "strict":
         return "tokens rest on the server's clock, which was moved"
     return ""
 

@@ -11,6 +11,7 @@ from holdfast.verify import network
 from holdfast.verify.disks import SmallDisk, small_disk
 from holdfast.verify.network import Network
 from holdfast.verify.refusal import NotAllowed
+from holdfast.verify.servers.lock_server import LockServer
 from holdfast.verify.servers.process import Server
 
 Address = tuple[str, int]
@@ -83,11 +84,14 @@ class Target:
         return (len(self.servers) - 1) // 2
 
     def start(self, wants: frozenset[str] = frozenset()) -> Self:
-        """Start all of it. `wants` is what the faults need beside the servers: `network`, `disk`, `wires`."""
+        """Start all of it. `wants` is what the faults need beside the servers: `network`, `disk`, `wires`, `clock`."""
         try:
             self.servers = self.make()
             for server in self.servers:
                 self._open.callback(server.close)
+            for server in self.servers:
+                if isinstance(server, LockServer):
+                    server.settable = "clock" in wants
             needed = "network" in wants or (self.direct and "wires" in wants)
             if needed and len(self.servers) > 1:
                 self._make_network()

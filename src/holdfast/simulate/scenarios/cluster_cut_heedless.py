@@ -34,8 +34,8 @@ SCENARIO = Scenario(
     "cluster-cut-heedless",
     "The same with a server that goes on answering",
     "A's heartbeats are answered by a server that leads no more. The one that leads hears nothing of A, lets its "
-    "session run out, and gives the lock to B: two hold it. (Unless B asks the wrong one first, which then waits for etcd "
-    "with all its answers: A goes to the other.)",
+    "session run out, and gives the lock to B: two hold it. (Unless B asks the wrong one first, which then waits "
+    "for etcd with all its answers: A goes to the other.)",
     plot,
     breaks="exclusion",
     always=False,

@@ -13,6 +13,7 @@ from holdfast.verify.faults.fsync import Fsync
 from holdfast.verify.faults.kill_client import KillClient
 from holdfast.verify.faults.partition import Partition
 from holdfast.verify.faults.pause_client import PauseClient
+from holdfast.verify.faults.server_clock_jump import ServerClockJump
 from holdfast.verify.faults.servers import KillServer, PauseServer, RestartServer
 from holdfast.verify.faults.wires import Cut, DropReplies, Stall
 
@@ -20,7 +21,7 @@ FAULTS: dict[str, Fault] = {
     each.name: each
     for each in (
         PauseClient(), KillClient(), Cut(), Stall(), DropReplies(), KillServer(), PauseServer(), RestartServer(),
-        Partition(), Clock(), ClockJump(), DiskFull(), Fsync(),
+        Partition(), Clock(), ClockJump(), ServerClockJump(), DiskFull(), Fsync(),
     )
 }  # fmt: skip
 

@@ -91,7 +91,7 @@ class Fault(ABC):
     """As the history calls it."""
     side: ClassVar[Literal["client", "server"]]
     needs: ClassVar[frozenset[str]] = frozenset()
-    """What the target has to have made for it: `network`, `disk`, `wires`."""
+    """What the target has to have made for it: `network`, `disk`, `wires`, `clock`."""
 
     @abstractmethod
     def refusal(self, target: Target) -> str:
