@@ -44,3 +44,10 @@ def test_a_long_run_has_each_fault_by_itself_first_and_mixes_them_then() -> None
 
 def test_without_faults_nothing_is_planned() -> None:
     assert plan([], 30.0, TTL, random.Random(3)) == []
+
+
+def test_in_a_short_run_what_lasts_longest_begins_first() -> None:
+    """Otherwise it would go on long after the run, and everybody would wait for its end."""
+    made = plan(ALL, 5.0, TTL, random.Random(4))
+
+    assert [each.length for each in made] == sorted((each.length for each in made), reverse=True)

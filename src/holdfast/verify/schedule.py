@@ -35,9 +35,12 @@ def plan(
     alone = _one_by_one(order, times, rng)
     last = alone[-1].at + alone[-1].length
     if last > seconds * ALONE:
-        return _mixed(order, 0.0, seconds, times, rng)
+        # There is no time to lose: what lasts longest begins first.
+        fates = sorted(_fates(order, times, rng), key=lambda fate: fate[1], reverse=True)
+        return _mixed(fates, 0.0, seconds, times, rng)
     more = int((seconds - last) / times.shortest)
-    return alone + _mixed([rng.choice(order) for _ in range(more)], last, seconds, times, rng)
+    fates = _fates([rng.choice(order) for _ in range(more)], times, rng)
+    return alone + _mixed(fates, last, seconds, times, rng)
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,19 @@ def _one_by_one(order: Sequence[Fault], times: Times, rng: random.Random) -> lis
     return made
 
 
-def _mixed(order: Sequence[Fault], start: float, end: float, times: Times, rng: random.Random) -> list[Appointment]:
-    """Spread over the time, with room at the end for what lasts longest."""
-    if not order:
+def _fates(order: Sequence[Fault], times: Times, rng: random.Random) -> list[tuple[Fault, float]]:
+    """Each fault, and for how long."""
+    return [(fault, fault.length(times.of(fault), rng)) for fault in order]
+
+
+def _mixed(
+    fates: Sequence[tuple[Fault, float]], start: float, end: float, times: Times, rng: random.Random
+) -> list[Appointment]:
+    """Spread over the time, with room at the end for one that outlasts a ttl."""
+    if not fates:
         return []
-    step = max(0.0, end - start - times.shortest) / len(order)
+    step = max(0.0, end - start - times.shortest) / len(fates)
     return [
-        Appointment(start + number * step + rng.uniform(0.0, step), fault, fault.length(times.of(fault), rng))
-        for number, fault in enumerate(order)
+        Appointment(start + number * step + rng.uniform(0.0, step), fault, length)
+        for number, (fault, length) in enumerate(fates)
     ]

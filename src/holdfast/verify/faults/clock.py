@@ -11,6 +11,8 @@ from holdfast.verify.target import Target
 
 AHEAD = 86_400
 """By how many seconds: more than any ttl."""
+STARTING = 2.0
+"""Seconds that a client may take to start."""
 
 
 @functools.cache
@@ -38,7 +40,7 @@ class Clock(Fault):
         return why_not()
 
     def length(self, ttl: float, rng: random.Random) -> float:
-        return rng.uniform(2.0, 3.0) * ttl
+        return STARTING + rng.uniform(0.5, 1.0) * ttl
 
     def begin(self, scene: Scene) -> Strike | None:
         member = scene.client()

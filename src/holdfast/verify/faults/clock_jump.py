@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from holdfast.verify.faults.fault import Fault, Scene, Strike
 from holdfast.verify.target import Target
 
@@ -21,6 +23,10 @@ class ClockJump(Fault):
 
     def refusal(self, target: Target) -> str:
         return ""
+
+    def length(self, ttl: float, rng: random.Random) -> float:
+        # A ttl need not pass: what counted by the time of day has seen thousands of them at once.
+        return rng.uniform(0.3, 1.0) * ttl
 
     def begin(self, scene: Scene) -> Strike | None:
         member = scene.client()
