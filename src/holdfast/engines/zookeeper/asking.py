@@ -91,7 +91,7 @@ class Asker:
 
         Dropped if one of them was lost with its connection, LinkOver if the session is over.
         """
-        if not await self.io.call(results, until):
+        if not all(result.ready() for result in results) and not await self.io.call(results, until):
             raise Late(self.address, "no answer came in time", "unknown")
         return [self._outcome(result) for result in results]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,12 +23,15 @@ from kazoo.protocol.serialization import Auth, Connect, Watch, int_struct, write
 from kazoo.protocol.states import KeeperState
 
 from holdfast.engines.zookeeper.address import ZooKeeperAddress
+from holdfast.engines.zookeeper.answer import Answer
 
 if TYPE_CHECKING:
     from holdfast.engines.zookeeper.link import Link
 
 A_READ = 65536
 MOST_XID = 2**31 - 1
+_HEAD = struct.Struct("!iii")
+"""Of a request: the length of what follows, its number, what it is."""
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -63,6 +67,9 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def stop(self) -> None:
         """No workers."""
+
+    def async_result(self) -> Answer:
+        return Answer()
 
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
@@ -133,6 +140,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         self.link = link
         self._buffer = b""
         """What was read and not yet taken."""
+        self._reading = False
+        """Whether all that waits to be sent is about to be sent, without a bell."""
 
     def _connect(self, *args: Any) -> Any:
         self._buffer = b""
@@ -168,9 +177,14 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         return len(self._buffer) >= whole
 
     def _read_socket(self, timeout: float) -> Any:
-        response = super()._read_socket(timeout)
-        while response is None and self._whole_reply():
+        self._reading = True
+        try:
             response = super()._read_socket(timeout)
+            while response is None and self._whole_reply():
+                response = super()._read_socket(timeout)
+        finally:
+            # First this, then the look at what waits: whoever asks too late for that look rings.
+            self._reading = False
         # What was asked for in answer to that does not wait for another turn.
         self._send_all(timeout)
         return response
@@ -187,26 +201,34 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def wake(self) -> None:
         """Have the connection's thread look at what is to be sent; never waits, also not in that thread itself."""
         bell = self._write_sock
-        if bell is not None:
+        if bell is not None and not self._reading:
             with suppress(BlockingIOError, OSError):
                 bell.send(b"!")
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        self._send_all(connect_timeout)
         with suppress(BlockingIOError):
             self._read_sock.recv(A_READ)
+        # Whoever has rung before the bell was emptied.
         self._send_all(connect_timeout)
 
     def _send_all(self, timeout: float) -> None:
+        """Send all that waits, as one message."""
         queue, pending = self.client._queue, self.client._pending
+        messages = []
         while queue:
             request, result = queue[0]
             if request.type == Auth.type:
                 xid = AUTH_XID
             else:
                 xid = self._xid = (self._xid % MOST_XID) + 1
-            self._submit(request, timeout, xid)
+            self.link.counted()
+            body = request.serialize()
+            messages.append(_HEAD.pack(_HEAD.size - int_struct.size + len(body), xid, request.type) + body)
             queue.popleft()
             pending.append((request, result, xid))
+        if messages:
+            self._write(b"".join(messages), timeout)
 
     # The session
 

@@ -18,6 +18,7 @@ from kazoo.protocol.serialization import CloseInstance
 from kazoo.protocol.states import KazooState, KeeperState
 
 from holdfast.engines.zookeeper.address import ZooKeeperAddress
+from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.connection import AddWatch, Connection, DirectHandler, Kazoo
 from holdfast.engines.zookeeper.server_clock import ServerClock
 
@@ -151,12 +152,18 @@ class Link:
         self.kazoo._stopped.set()
         self.hang_up()
 
-    def add_watch(self, path: str, tell: Told) -> Any:
-        """Be told of everything under a path from now on; the answer's AsyncResult."""
+    def add_watch(self, path: str, tell: Told) -> Answer:
+        """Be told of everything under a path from now on; the answer to that."""
         self.streams[path] = tell
-        result = self.kazoo.handler.async_result()
-        self.kazoo._call(AddWatch(path, 1), result)
-        return result
+        (answer,) = self.ask(AddWatch(path, 1))
+        return answer
+
+    def ask(self, *requests: Any) -> list[Answer]:
+        """Send requests as they are."""
+        answers = [Answer() for _ in requests]
+        for request, answer in zip(requests, answers, strict=True):
+            self.kazoo._call(request, answer)
+        return answers
 
 
 class Batch:
