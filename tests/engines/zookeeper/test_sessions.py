@@ -136,6 +136,25 @@ def test_an_acquire_that_is_cut_at_any_byte_is_granted_once(
         assert nodes(kazoo, chroot) == []
 
 
+@pytest.mark.parametrize("byte", [0, *range(5, 400, 45)])
+def test_a_hand_off_that_is_cut_at_any_byte_reaches_the_one_who_waits(
+    near: holdfast.Client, far: holdfast.Client, proxy: Proxy, kazoo: KazooClient, chroot: str, byte: int
+) -> None:
+    for way in (proxy.requests, proxy.replies):
+        held = near.lock("k").acquire()
+        with ThreadPoolExecutor(1) as thread:
+            waiting = thread.submit(take, far)
+            eventually(lambda: len(nodes(kazoo, chroot)) == 2, "standing in line")
+            way.set("cut", after=byte)
+            held.release()
+            theirs = waiting.result(40.0)
+        proxy.heal()
+        assert theirs.token > held.token
+        assert len(nodes(kazoo, chroot)) == 1
+        theirs.release()
+        assert nodes(kazoo, chroot) == []
+
+
 def test_a_session_that_ends_between_create_and_reply_leaves_nothing_and_holds_nothing(
     near: holdfast.Client, far: holdfast.Client, proxy: Proxy, kazoo: KazooClient, chroot: str
 ) -> None:

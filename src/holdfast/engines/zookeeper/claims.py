@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.protocol.serialization import GetChildren, SetData
 from kazoo.protocol.states import EventType
 
 from holdfast.core.table.commands import GRANTED, Done, Notice, SessionOver, WrongLimit
@@ -19,7 +20,7 @@ from holdfast.engines.engine import Standing
 from holdfast.engines.zookeeper.asking import Dropped, LinkOver
 from holdfast.engines.zookeeper.ledger import Entry, Member, packed, unpacked
 from holdfast.engines.zookeeper.line import Position, Stand, in_order, position, prefix
-from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.link import Batch, Link
 from holdfast.engines.zookeeper.part import Part
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, Place, Refused
@@ -180,7 +181,7 @@ class ClaimVerbs(Part):
                 await self.withdraw(entry, until)
                 return Refused()
             else:
-                entry.next = found.place == 1
+                entry.question = self._question(entry) if found.place == 1 else ()
                 if await self._watch(entry, found, until):
                     return Place(found.place)
             zxid = None
@@ -275,17 +276,25 @@ class ClaimVerbs(Part):
         # Whoever took its permit before the watch was there will not wake us.
         return not listed or position(in_order(listed[0]), entry.node) == found
 
+    def _question(self, entry: Entry) -> tuple[Any, ...]:
+        """What is asked when the one before it goes: the line, then the write that confirms the grant.
+
+        In this order: a write before the list could be older than a grant that was handed over between the two.
+        """
+        return GetChildren(entry.parent, None), SetData(entry.path, packed(entry.data), -1)
+
     def _woken(self, entry: Entry, blocker: str, event: Any) -> None:
         """In the connection's thread."""
         if entry.watching == blocker:
             entry.watching = None
-        if event.type == EventType.DELETED and entry.next and not entry.claim.limit:
-            # It is our turn as good as certainly: from here, the grant is confirmed before anybody else wakes up.
-            kazoo = entry.link.kazoo
-            entry.asked = [
-                kazoo.get_children_async(entry.parent), kazoo.set_async(entry.path, packed(entry.data))
-            ]  # fmt: skip
-        self.engine.deliver(Notice(entry.claim.session, entry.claim.id, GRANTED))
+        tell = partial(self.engine.deliver, Notice(entry.claim.session, entry.claim.id, GRANTED))
+        if event.type == EventType.DELETED and entry.question and not entry.claim.limit:
+            # It is our turn as good as certainly: from here, the grant is confirmed before anybody wakes up. Whoever
+            # waits sleeps on until the answers are there, and takes no time from the thread that fetches them.
+            entry.asked = entry.link.ask(*entry.question)
+            Batch(entry.asked, tell)
+        else:
+            tell()
 
     def _vanished(self, entry: Entry) -> Gone:
         reason = entry.link.gone.get(entry.claim.id, VANISHED)

@@ -28,10 +28,10 @@ class Entry:
     granted_at: float = 0.0
     watching: str | None = None
     """The node that it has a watch on."""
-    next: bool = False
-    """Whether it was the next in line when it was last looked at."""
+    question: tuple[Any, ...] = ()
+    """The requests for when the one before it goes, if it was the next in line when it was last looked at."""
     asked: list[Any] | None = None
-    """What was asked in the moment that the one before it went: the line, and the write that confirms the grant."""
+    """Their results, once they were sent."""
 
     @property
     def path(self) -> str:
@@ -80,9 +80,12 @@ class Member:
         }  # fmt: skip
 
 
+_encoder = json.JSONEncoder(ensure_ascii=False)
+
+
 def packed(data: dict[str, Any]) -> bytes:
     """A node's data."""
-    return json.dumps(data, ensure_ascii=False).encode()
+    return _encoder.encode(data).encode()
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
