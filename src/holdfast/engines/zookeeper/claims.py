@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import GetChildren, SetData
+from kazoo.protocol.serialization import Delete, GetChildren, SetData
 from kazoo.protocol.states import EventType
 
 from holdfast.core.table.commands import GRANTED, Done, Notice, SessionOver, WrongLimit
@@ -361,8 +361,8 @@ class ClaimVerbs(Part):
         how = "broken" if claim.id in entry.link.gone else "released"
         transaction = entry.link.kazoo.transaction()
         record = {"claim": claim.id, "owner": claim.owner, "token": entry.token, "how": how}
-        transaction.set_data(entry.parent, packed(record))
-        transaction.delete(entry.path)
+        # As they are: whoever is next waits for this, and kazoo looks at each path twice.
+        transaction.operations += [SetData(entry.parent, packed(record), -1), Delete(entry.path, -1)]
         if entry.slot is not None:
             transaction.delete(f"{self.layout.slots(claim.kind, claim.name)}/{entry.slot}")
         return transaction

@@ -154,19 +154,23 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     # Reading and writing
 
     def _read(self, length: int, timeout: float) -> bytes:
-        with self._socket_error_handling():
-            while len(self._buffer) < length:
-                try:
-                    part = self._socket.recv(A_READ)
-                except _NOT_NOW:
-                    if not self.handler.select([self._socket], [], [], timeout)[0]:
-                        raise self.handler.timeout_exception("socket time-out during read") from None
-                    continue
-                if not part:
-                    raise ConnectionDropped("socket connection broken")
-                self._buffer += part
+        if len(self._buffer) < length:
+            with self._socket_error_handling():
+                self._fill(length, timeout)
         found, self._buffer = self._buffer[:length], self._buffer[length:]
         return found
+
+    def _fill(self, length: int, timeout: float) -> None:
+        while len(self._buffer) < length:
+            try:
+                part = self._socket.recv(A_READ)
+            except _NOT_NOW:
+                if not self.handler.select([self._socket], [], [], timeout)[0]:
+                    raise self.handler.timeout_exception("socket time-out during read") from None
+                continue
+            if not part:
+                raise ConnectionDropped("socket connection broken")
+            self._buffer += part
 
     def _whole_reply(self) -> bool:
         """Whether a reply has come that nobody has looked at: the socket does not tell."""
@@ -250,9 +254,9 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             super()._send_ping(timeout)
 
     def _read_watch_event(self, buffer: Any, offset: int) -> None:
-        event, _ = Watch.deserialize(buffer, offset)
-        for root, tell in list(self.link.streams.items()):
-            if event.path.startswith(root):
-                tell(event.type, event.path)
-        if event.path in self.client._data_watchers or event.path in self.client._child_watchers:
-            super()._read_watch_event(buffer, offset)
+        if self.link.streams:
+            event, _ = Watch.deserialize(buffer, offset)
+            for root, tell in list(self.link.streams.items()):
+                if event.path.startswith(root):
+                    tell(event.type, event.path)
+        super()._read_watch_event(buffer, offset)

@@ -7,7 +7,6 @@ what is claimed (x to write, s to read, p4 one of four permits; a t after it: it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -70,8 +69,7 @@ def prefix(claim: Claim) -> str:
     return f"{letters(claim)}.{claim.id}."
 
 
-@dataclass(frozen=True, slots=True)
-class Stand:
+class Stand(NamedTuple):
     """One claim in line, as its node's name tells it."""
 
     node: str
