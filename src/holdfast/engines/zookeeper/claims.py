@@ -17,7 +17,9 @@ from kazoo.protocol.states import EventType
 
 from holdfast.core.table.commands import GRANTED, Done, Notice, SessionOver, WrongLimit
 from holdfast.engines.engine import Standing
+from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.asking import Dropped, LinkOver
+from holdfast.engines.zookeeper.connection import Message
 from holdfast.engines.zookeeper.ledger import Entry, Member, packed, unpacked
 from holdfast.engines.zookeeper.line import Position, Stand, in_order, position, prefix
 from holdfast.engines.zookeeper.link import Batch, Link
@@ -276,12 +278,12 @@ class ClaimVerbs(Part):
         # Whoever took its permit before the watch was there will not wake us.
         return not listed or position(in_order(listed[0]), entry.node) == found
 
-    def _question(self, entry: Entry) -> tuple[Any, ...]:
+    def _question(self, entry: Entry) -> tuple[Message, ...]:
         """What is asked when the one before it goes: the line, then the write that confirms the grant.
 
         In this order: a write before the list could be older than a grant that was handed over between the two.
         """
-        return GetChildren(entry.parent, None), SetData(entry.path, packed(entry.data), -1)
+        return Message(GetChildren(entry.parent, None)), Message(SetData(entry.path, packed(entry.data), -1))
 
     def _woken(self, entry: Entry, blocker: str, event: Any) -> None:
         """In the connection's thread."""
@@ -291,7 +293,9 @@ class ClaimVerbs(Part):
         if event.type == EventType.DELETED and entry.question and not entry.claim.limit:
             # It is our turn as good as certainly: from here, the grant is confirmed before anybody wakes up. Whoever
             # waits sleeps on until the answers are there, and takes no time from the thread that fetches them.
-            entry.asked = entry.link.ask(*entry.question)
+            entry.asked = [Answer(), Answer()]
+            for message, answer in zip(entry.question, entry.asked, strict=True):
+                entry.link.kazoo.send(message, answer)
             Batch(entry.asked, tell)
         else:
             tell()

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 A_READ = 65536
 MOST_XID = 2**31 - 1
-_HEAD = struct.Struct("!iii")
-"""Of a request: the length of what follows, its number, what it is."""
+_HEAD = struct.Struct("!ii")
+"""Of a request: the length of what follows, and its number."""
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -52,6 +52,16 @@ class AddWatch(NamedTuple):
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> bool:
         return True
+
+
+class Message:
+    """A request as it is sent, but for its number: made by whoever asks, not in the thread that all wait for."""
+
+    __slots__ = ("body", "request")
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.body = int_struct.pack(request.type) + request.serialize()
 
 
 class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -122,12 +132,16 @@ class Kazoo(KazooClient):  # type: ignore[misc]
     def _call(self, request: Any, result: Any) -> Any:
         if self._state in (KeeperState.AUTH_FAILED, KeeperState.CLOSED, KeeperState.EXPIRED_SESSION):
             return super()._call(request, result)
-        self._queue.append((request, result))
-        if self._connection._write_sock is None:
-            result.set_exception(ConnectionClosedError("Connection has been closed"))
-        else:
-            self._connection.wake()
+        self.send(Message(request), result)
         return None
+
+    def send(self, message: Message, answer: Answer | None) -> None:
+        """Send a message when it is its turn. One that is sent while there is no connection waits for the next."""
+        self._queue.append((message, answer))
+        if self._connection._write_sock is not None:
+            self._connection.wake()
+        elif answer is not None:
+            answer.set_exception(ConnectionClosedError("Connection has been closed"))
 
 
 class Connection(ConnectionHandler):  # type: ignore[misc]
@@ -219,20 +233,19 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def _send_all(self, timeout: float) -> None:
         """Send all that waits, as one message."""
         queue, pending = self.client._queue, self.client._pending
-        messages = []
+        parts: list[bytes] = []
         while queue:
-            request, result = queue[0]
+            message, answer = queue.popleft()
+            request, body = message.request, message.body
             if request.type == Auth.type:
                 xid = AUTH_XID
             else:
                 xid = self._xid = (self._xid % MOST_XID) + 1
             self.link.counted()
-            body = request.serialize()
-            messages.append(_HEAD.pack(_HEAD.size - int_struct.size + len(body), xid, request.type) + body)
-            queue.popleft()
-            pending.append((request, result, xid))
-        if messages:
-            self._write(b"".join(messages), timeout)
+            parts += (_HEAD.pack(int_struct.size + len(body), xid), body)
+            pending.append((request, answer, xid))
+        if parts:
+            self._write(b"".join(parts), timeout)
 
     # The session
 

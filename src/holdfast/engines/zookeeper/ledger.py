@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core.table.rows import Session
+from holdfast.engines.zookeeper.answer import Answer
+from holdfast.engines.zookeeper.connection import Message
 from holdfast.engines.zookeeper.link import Link
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
@@ -28,10 +30,10 @@ class Entry:
     granted_at: float = 0.0
     watching: str | None = None
     """The node that it has a watch on."""
-    question: tuple[Any, ...] = ()
-    """The requests for when the one before it goes, if it was the next in line when it was last looked at."""
-    asked: list[Any] | None = None
-    """Their results, once they were sent."""
+    question: tuple[Message, ...] = ()
+    """What is sent when the one before it goes, if it was the next in line when it was last looked at."""
+    asked: list[Answer] | None = None
+    """The answers to that, once it was sent."""
 
     @property
     def path(self) -> str:

@@ -19,7 +19,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from holdfast.engines.zookeeper.address import ZooKeeperAddress
 from holdfast.engines.zookeeper.answer import Answer
-from holdfast.engines.zookeeper.connection import AddWatch, Connection, DirectHandler, Kazoo
+from holdfast.engines.zookeeper.connection import AddWatch, Connection, DirectHandler, Kazoo, Message
 from holdfast.engines.zookeeper.server_clock import ServerClock
 
 # What kazoo has to say about a lost connection, the keeper says too.
@@ -142,8 +142,7 @@ class Link:
         """End the session at the ensemble; the link is over when that is answered."""
         self.changed = lambda link: None
         self.kazoo._stopped.set()
-        self.kazoo._queue.append((CloseInstance, None))
-        self.kazoo._connection.wake()
+        self.kazoo.send(Message(CloseInstance), None)
 
     def close(self) -> None:
         """End the connection without a farewell, and do not wait for that."""
@@ -155,15 +154,9 @@ class Link:
     def add_watch(self, path: str, tell: Told) -> Answer:
         """Be told of everything under a path from now on; the answer to that."""
         self.streams[path] = tell
-        (answer,) = self.ask(AddWatch(path, 1))
+        answer = Answer()
+        self.kazoo._call(AddWatch(path, 1), answer)
         return answer
-
-    def ask(self, *requests: Any) -> list[Answer]:
-        """Send requests as they are."""
-        answers = [Answer() for _ in requests]
-        for request, answer in zip(requests, answers, strict=True):
-            self.kazoo._call(request, answer)
-        return answers
 
 
 class Batch:
