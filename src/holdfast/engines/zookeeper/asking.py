@@ -53,6 +53,8 @@ class ZooKeeperPort:
     """Waits, in a thread, until requests that were sent together are answered; whether they were in time."""
 
     def call(self, request: Sequence[Any], until: float) -> bool:
+        if all(result.ready() for result in request):
+            return True
         answered = threading.Event()
         Batch(request, answered.set)
         return answered.wait(max(0.0, until - clock.now()))
@@ -91,7 +93,7 @@ class Asker:
 
         Dropped if one of them was lost with its connection, LinkOver if the session is over.
         """
-        if not all(result.ready() for result in results) and not await self.io.call(results, until):
+        if not await self.io.call(results, until):
             raise Late(self.address, "no answer came in time", "unknown")
         return [self._outcome(result) for result in results]
 
