@@ -14,7 +14,7 @@ from holdfast.engines.etcd.address import parse_address
 from holdfast.engines.etcd.http2 import CallFailed
 from holdfast.engines.etcd.keys import end_of
 from holdfast.engines.etcd.messages import message
-from holdfast.engines.etcd.wire import LEASE_GRANT, LEASE_REVOKE, RANGE, Request, Wire
+from holdfast.engines.etcd.wire import LEASE_GRANT, LEASE_REVOKE, Request, Wire
 from holdfast.runtime.simulated import Machine, World
 from holdfast.simulate.etcd import ELECTION, NODES, SimulatedEtcd
 from holdfast.simulate.network import Network
@@ -50,17 +50,16 @@ def a_request(chance: random.Random, revision: int) -> Request:
                 steps.put(key, b"%d" % chance.randint(0, 99), chance.choice([0, *LEASES])),
                 steps.delete(key),
                 steps.delete_range(min(key, other), max(key, other)),
-                steps.get(other),
             )
         ),
-        steps.get_range(KEYS[0], end_of(b"/k/"), chance.choice((0, 2))),
+        steps.get(other),
+        steps.get_all(b"/k/", chance.choice((0, 2))),
     ]
-    reading = message("RangeRequest")(key=b"/k/", range_end=b"/l", limit=chance.choice((0, 2)), revision=seen)
     return chance.choice(
         (
             steps.step(compare, then, [steps.get(key), steps.get(other)]),
             steps.step(compare, then, [steps.get(key), steps.get(other)]),
-            Request(RANGE, reading),
+            steps.look(b"/k/", end_of(b"/k/"), limit=chance.choice((0, 2)), revision=seen),
             Request(LEASE_GRANT, message("LeaseGrantRequest")(ID=chance.choice(LEASES), TTL=600)),
             Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=chance.choice(LEASES))),
         )
