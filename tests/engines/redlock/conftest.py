@@ -33,7 +33,13 @@ class Nodes:
 
     @property
     def url(self) -> str:
-        return "redlock://" + ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies) + f"/{self.database}"
+        """For tests in which every node answers, however busy the machine is."""
+        return self.url_with_limit(10.0)
+
+    def url_with_limit(self, seconds: float) -> str:
+        """For tests in which some do not."""
+        hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies)
+        return f"redlock://{hosts}/{self.database}?node_limit={seconds}"
 
     def keys(self) -> list[set[str]]:
         """What each node has, but for its counter."""

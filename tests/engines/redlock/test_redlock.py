@@ -11,8 +11,8 @@ import holdfast
 from holdfast import EngineUnavailable, InvalidRequest, LockLost, NotAcquired, Unsupported
 from tests.conformance.abilities import CELLS
 from tests.conformance.apis import Front
-from tests.conformance.stage import Stage, eventually, soon
-from tests.engines.redlock.conftest import Nodes, tried
+from tests.conformance.stage import PATIENCE, Stage, eventually, soon
+from tests.engines.redlock.conftest import Nodes, connected, tried
 
 
 @pytest.mark.parametrize("hosts", ["h1", "h1,h2", "h1,h1,h2"])
@@ -100,7 +100,9 @@ async def test_many_actors_count_exactly_and_tokens_grow(stage: Stage, locks: Fr
     assert tokens == sorted(set(tokens))
 
 
-async def test_two_of_five_may_be_gone(stage: Stage, nodes: Nodes, locks: Front, rival: Front) -> None:
+async def test_two_of_five_may_be_gone(stage: Stage, nodes: Nodes) -> None:
+    stage.url = nodes.url_with_limit(0.25)
+    locks, rival = [await connected(stage, app) for app in ("locks", "rival")]
     nodes.proxies[0].go_down()
     nodes.proxies[1].requests.set("stall")
     held = await locks.lock("k").acquire(wait=5.0)
@@ -135,19 +137,16 @@ async def test_three_of_five_may_not(nodes: Nodes, locks: Front) -> None:
 
 async def test_a_majority_that_is_slower_than_the_limit_is_waited_for(stage: Stage, nodes: Nodes) -> None:
     """On a busy machine neither a connection nor an answer comes in time, and there is time left all the same."""
-    stage.url = f"{nodes.url}?node_limit=0.001"
+    stage.url = nodes.url_with_limit(0.001)
     client = await stage.client()
 
-    for number in range(10):
-        held = await client.lock(f"k{number}").try_acquire()
-        assert held is not None
-        await held.release()
+    for _ in range(10):
+        await (await client.lock("k").acquire(wait=PATIENCE)).release()
 
 
-async def test_a_request_that_arrives_late_at_one_node_leaves_no_ghost_there(
-    nodes: Nodes, locks: Front, rival: Front
-) -> None:
-    await (await locks.lock("warm").acquire()).release()
+async def test_a_request_that_arrives_late_at_one_node_leaves_no_ghost_there(stage: Stage, nodes: Nodes) -> None:
+    stage.url = nodes.url_with_limit(0.25)
+    locks, rival = [await connected(stage, app) for app in ("locks", "rival")]
     late = nodes.proxies[4]
     late.requests.set("stall")
     held = await locks.lock("k").acquire(wait=5.0)
@@ -160,7 +159,9 @@ async def test_a_request_that_arrives_late_at_one_node_leaves_no_ghost_there(
     assert await tried(rival.lock("k")) is not None
 
 
-async def test_a_release_that_one_node_did_not_hear_is_confirmed_by_the_others(nodes: Nodes, locks: Front) -> None:
+async def test_a_release_that_one_node_did_not_hear_is_confirmed_by_the_others(stage: Stage, nodes: Nodes) -> None:
+    stage.url = nodes.url_with_limit(0.25)
+    locks = await connected(stage, "locks")
     held = await locks.lock("k").acquire()
     nodes.proxies[2].requests.set("stall")
     await held.release()

@@ -13,7 +13,7 @@ from hiredis import ReplyError
 
 from holdfast.core import quorum
 from holdfast.engines.redis.route import OneServer
-from holdfast.engines.redlock.openings import PATIENCE, Openings
+from holdfast.engines.redlock.openings import Openings
 from holdfast.engines.redlock.rests import Rests
 from holdfast.engines.resp.blocking import IDLE, TICK, Connection
 from holdfast.engines.resp.tasks import Stream, open_stream
@@ -72,7 +72,6 @@ class Team:
             self._collect(round_.request, waiting, answers, soon, until)
         if round_.nodes is None and not majority_answered(answers):
             # A node rests to save its limit, and is waited for no longer than that, while others are enough.
-            until = min(until, clock.now() + PATIENCE)
             if unasked:
                 self._connect(unasked, frozenset, round_.limit, until)
                 self._send(round_.request, unasked, waiting, answers, until)
@@ -296,7 +295,7 @@ class NodesAsyncioPort:
         soon = min(until, now + request.limit)
         tally = Tally(self.loop.create_future(), answers)
         if request.nodes is None:
-            tally.until = min(until, soon + PATIENCE)
+            tally.until = until
         unasked = self._send(request.request, nodes, tally, soon)
         if unasked and request.nodes is None:
             # A node rests to save its limit while others are enough.
@@ -354,7 +353,7 @@ class NodesAsyncioPort:
         awaited = [node for node in missing if node not in rest]
         for node in awaited:
             if node not in self._connecting:
-                task = self._connecting[node] = self.loop.create_task(self._open(node, max(limit, PATIENCE)))
+                task = self._connecting[node] = self.loop.create_task(self._open(node, max(soon, until)))
                 task.add_done_callback(lambda _, node=node: self._connecting.pop(node, None))  # type: ignore[misc]
         while under_way := {node: self._connecting[node] for node in awaited if node in self._connecting}:
             made = sum(map(self._usable, range(len(self.routes))))
@@ -370,8 +369,8 @@ class NodesAsyncioPort:
         stream = self._streams[node]
         return stream is not None and stream.problem is None
 
-    async def _open(self, node: int, limit: float) -> None:
-        route, until = self.routes[node], clock.now() + limit
+    async def _open(self, node: int, until: float) -> None:
+        route = self.routes[node]
         try:
             self._streams[node] = await open_stream(route.address, route.login, route.tls, self.loop, until)
             self.rests.works(node)

@@ -12,9 +12,6 @@ from holdfast.engines.resp.blocking import Connection
 from holdfast.engines.resp.wire import Lost
 from holdfast.runtime import clock
 
-PATIENCE = 1.0
-"""For how many seconds nodes are waited for while no majority is there: a busy machine is not a dead one."""
-
 
 class Openings:
     """One connection to each node, or None, and those that are being made. One thread asks for them at a time."""
@@ -30,14 +27,14 @@ class Openings:
     def make(self, nodes: Sequence[int], limit: float, until: float) -> None:
         """Wait for connections to these: each for its limit, and after that while no majority is connected.
 
-        What comes later is there for the next one who asks.
+        A busy machine is not a dead one. What comes later is there for the next one who asks.
         """
         soon = clock.now() + limit
         with self._changed:
             new = [node for node in nodes if node not in self._under_way]
             self._under_way.update(new)
         for node in new:
-            threading.Thread(target=self._make, args=(node, clock.now() + max(limit, PATIENCE)), daemon=True).start()
+            threading.Thread(target=self._make, args=(node, max(soon, until)), daemon=True).start()
         with self._changed:
             while not self._under_way.isdisjoint(nodes):
                 made = sum(connection is not None for connection in self.connections)
