@@ -12,6 +12,7 @@ from holdfast.core import urls
 from holdfast.core.table.commands import SessionOver
 from holdfast.core.table.rows import Session
 from holdfast.engines.redlock.engine import RedlockEngine
+from holdfast.engines.redlock.ledger import Debt
 from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
 from holdfast.engines.redlock.verbs import UNANSWERED
 from holdfast.model import Claim, Gone, Granted, Place
@@ -93,6 +94,24 @@ def test_a_grant_of_a_client_that_was_closed_while_the_nodes_were_asked_is_given
 
     assert isinstance(run(caller.enter(claim("old"), until())), SessionOver)
     assert nodes.holders("k") == [None] * 5
+
+
+def test_a_client_may_be_closed_while_its_keeper_tells_a_node_of_a_release(engine: RedlockEngine, nodes: Nodes) -> None:
+    """The keeper's thread died of it."""
+    keeper, caller = engine.blocking(), engine.blocking()
+    port = Interrupted(keeper.io.port)  # type: ignore[attr-defined]
+    keeper.io.port = port  # type: ignore[attr-defined]
+    run(keeper.open_session(session("mine"), until()))
+    engine.ledger.owe(Debt("mine-1", "lock:k", frozenset({2}), clock.now() + 60.0))
+
+    def it_is_closed(_: Round, answers: Answers) -> Answers:
+        run(caller.close_session("mine", until()))
+        return answers
+
+    port.then["redlock_release"] = it_is_closed
+    run(keeper.renew("mine", until()))
+
+    assert engine.ledger.debts == []
 
 
 def test_a_waiter_whose_release_may_arrive_late_tries_again_as_another_claim(

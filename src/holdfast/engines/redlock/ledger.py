@@ -111,3 +111,9 @@ class Ledger:
         """Some nodes have not confirmed that a claim is given back."""
         with self._lock:
             self.debts.append(debt)
+
+    def paid(self, debt: Debt) -> None:
+        """Every node knows that it is over, or has forgotten it. Its session may have ended meanwhile."""
+        with self._lock:
+            self._doubtful.pop(debt.claim_id, None)
+            self.debts = [other for other in self.debts if other is not debt]

@@ -115,8 +115,7 @@ class RedlockVerbs:
                 answers = await self._round("release", until, *args, nodes=debt.nodes)
                 debt.nodes = frozenset(node for node in debt.nodes if isinstance(answers[node], NoAnswer))
             if debt.ends <= now or not debt.nodes:
-                self._ledger.settle(debt.claim_id)
-                self._ledger.debts.remove(debt)
+                self._ledger.paid(debt)
 
     async def sweep(self, until: float) -> Done:
         return Done()
