@@ -112,7 +112,8 @@ async def attempt(
         try:
             client.wakeups.expect(claim.id)
             sent = io.now()
-            reply = await client.verbs.enter(claim, limit(client, until, sent))
+            by = sent + client.call_limit if until is None else limit(client, until, sent)
+            reply = await client.verbs.enter(claim, by)
             answered = True
             if isinstance(reply, Place):
                 sent, reply = await stand_in_line(client, claim, spec, reply, until)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.names import matches
@@ -20,7 +21,7 @@ from holdfast.core.table.rows import WITHDRAWN, Session
 from holdfast.engines.redis import replies
 from holdfast.engines.redis.bell import Bell
 from holdfast.engines.redis.ghosts import Ghosts
-from holdfast.engines.resp.wire import Lost, Part, Request, Script
+from holdfast.engines.resp.wire import Joins, Lost, Part, Request, Script
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, LockInfo, Place
 from holdfast.runtime.io import Io, Signal
@@ -54,6 +55,10 @@ class RedisVerbs:
         )
         self._scripts = {name: script(name) for name in names.split()}
         self._enter, self._release = self._scripts["enter"], self._scripts["release"]
+        # What is neither counted nor ends by itself may be taken and given back together with others.
+        several = script("several")
+        self._taking = Joins(several, 1, itemgetter(4, 0, 2, 3, 8, 9, 10), 1)
+        self._giving = Joins(several, 1, lambda args: ("r", args[0], args[2]), 0)
         self._ghosts = Ghosts(engine.ledger)
 
     async def _run(self, name: str, until: float, *args: Part, repeats: bool = True) -> Any:
@@ -124,6 +129,7 @@ class RedisVerbs:
                 "0" if claim.max_hold is None else f"{milliseconds(claim.max_hold)}", claim.note, claim.thread,
                 self.engine.keep_ms,
             ),
+            True, None, None if claim.limit or claim.max_hold is not None else self._taking,
         )  # fmt: skip
         reply = await self.io.call(request, until)
         if type(reply) is bytes:
@@ -157,7 +163,9 @@ class RedisVerbs:
         # Before it is sent, so that no heartbeat misses it.
         self._ledger.forget(claim.id)
         try:
-            reply = await self.io.call(Request(self._release, self._prefix, (*args, "0"), True, (*args, "1")), until)
+            reply = await self.io.call(
+                Request(self._release, self._prefix, (*args, "0"), True, (*args, "1"), self._giving), until
+            )
         except BaseException:
             # It may have gone on to one of our own, of which only the answer tells.
             self.engine.missed()

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from hiredis import ProtocolError, Reader, ReplyError
 
 from holdfast.engines.resp.blocking import MOST_REDIRECTIONS, MOST_REPEATS, MOVING
-from holdfast.engines.resp.wire import WRONG_SERVER, Address, AnyRequest, Login, Lost, pack, redirection, refused
+from holdfast.engines.resp.joint import APART, Joint
+from holdfast.engines.resp.wire import (
+    WRONG_SERVER,
+    Address,
+    AnyRequest,
+    Joins,
+    Login,
+    Lost,
+    Request,
+    pack,
+    redirection,
+    refused,
+)
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import within
@@ -53,6 +65,8 @@ class Stream(asyncio.Protocol):
         self._future: Callable[[], asyncio.Future[Any]] = loop.create_future
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
+        self._joint: Joint | None = None
+        """What is sent as one, with what else is sent in this turn of the loop."""
         self._writes = False
         """Whether the rest is written when this turn of the loop is over."""
         self._waiting: deque[tuple[Taker, float, float]] = deque()
@@ -62,6 +76,8 @@ class Stream(asyncio.Protocol):
     def send(self, packed: bytes, until: float) -> asyncio.Future[Any]:
         """Send a command with what else is sent in this turn of the loop; the future gets its reply or Lost."""
         future = self._future()
+        if self._joint is not None:
+            self._close_joint()
         self._waiting.append((future, until, clock.now()))
         self._out.append(packed)
         # Nothing to do but to join the others, nearly always.
@@ -71,9 +87,39 @@ class Stream(asyncio.Protocol):
 
     def send_for(self, taker: Taker, packed: bytes, until: float) -> None:
         """The same for somebody who takes the reply in another way."""
+        if self._joint is not None:
+            self._close_joint()
         self._waiting.append((taker, until, clock.now()))
         self._out.append(packed)
         self._see_to_it()
+
+    def join(self, joins: Joins, request: Request, until: float) -> asyncio.Future[Any]:
+        """Send a request as one with others of this turn; the future gets its reply, Lost or APART."""
+        future = self._future()
+        joint = self._joint
+        if joint is None or joint.group != request.args[joins.group]:
+            self._close_joint()
+            joint = self._joint = Joint(joins, request, self._send_again)
+            self._see_to_it()
+        if joint.add(joins, request, future, until) >= self.at_once:
+            self._write()
+        return future
+
+    def _close_joint(self) -> None:
+        """Nothing joins it any more: what comes now is sent after it."""
+        joint, self._joint = self._joint, None
+        if joint is not None:
+            alone = joint.alone()
+            if alone is None:
+                self._out.append(joint.packed())
+                self._waiting.append((joint, joint.until, clock.now()))
+            else:
+                request, future, until = alone
+                self._out.append(request.packed(False))
+                self._waiting.append((future, until, clock.now()))
+
+    def _send_again(self, joint: Joint, packed: bytes) -> None:
+        self.send_for(joint, packed, joint.until)
 
     def _see_to_it(self) -> None:
         """Write what was gathered, if that is much, or see to it that it is written; and that no reply is missed."""
@@ -88,10 +134,11 @@ class Stream(asyncio.Protocol):
 
     def _turn_over(self) -> None:
         self._writes = False
-        if self._out:
+        if self._out or self._joint is not None:
             self._write()
 
     def _write(self) -> None:
+        self._close_joint()
         out, self._out = self._out, []
         if self._transport is not None and self.problem is None:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
@@ -136,6 +183,7 @@ class Stream(asyncio.Protocol):
         """Close at once: whoever waits for a reply is told."""
         if self.problem is None:
             self.problem = problem
+            self._close_joint()
             if self._transport is not None:
                 self._transport.abort()
             while self._waiting:
@@ -185,7 +233,11 @@ class RespAsyncioPort:
         stream = self._stream
         if stream is not None and stream.problem is None:
             try:
-                reply = await stream.send(request.packed(False), until)
+                reply: Any = APART
+                if request.joins is not None:
+                    reply = await stream.join(request.joins, request, until)
+                if reply == APART:
+                    reply = await stream.send(request.packed(False), until)
                 if isinstance(reply, ReplyError):
                     reply = await self._after_error(request, reply, stream, False, 1, until)
             except Lost as lost:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha1
 from importlib.resources import files
-from typing import Any, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from hiredis import ReplyError as ReplyError
 from hiredis import pack_command
@@ -77,6 +77,19 @@ def compose(name: str) -> str:
     return "\n".join(compose(line.split()[1]) if line.startswith("--@use ") else line for line in lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """How a script's call is put to a script that does many of its kind at once."""
+
+    script: Script
+    group: int
+    """Which of a call's arguments those that go together have in common."""
+    own: Callable[[tuple[Part, ...]], tuple[Part, ...]]
+    """What is one call's own."""
+    takes: int
+    """How many tokens it may need."""
+
+
 @dataclass(slots=True)
 class Request:
     """One script call. All keys of a namespace lie in one slot, so its prefix stands for them."""
@@ -88,6 +101,8 @@ class Request:
     """Whether it is safe to send it again when nobody knows whether it was carried out."""
     again: tuple[Part, ...] | None = None
     """What to send then, if that differs."""
+    joins: Joins | None = None
+    """How it may be sent together with others, as one."""
 
     def packed(self, repeated: bool) -> bytes:
         """The short form: the server knows the script by its hash."""
@@ -106,6 +121,7 @@ class Plain:
 
     parts: tuple[Part, ...]
     repeats: bool = True
+    joins: ClassVar[None] = None
 
     def packed(self, repeated: bool) -> bytes:
         return pack(self.parts)
