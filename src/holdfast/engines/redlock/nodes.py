@@ -70,7 +70,7 @@ class Team:
             self._collect_soon(round_.request, waiting, answers, soon)
         if waiting:
             self._collect(round_.request, waiting, answers, soon, until)
-        if round_.nodes is None and not majority_answered(answers):
+        if (waiting or unasked) and round_.nodes is None and not majority_answered(answers):
             # A node rests to save its limit, and is waited for no longer than that, while others are enough.
             if unasked:
                 self._connect(unasked, frozenset, round_.limit, until)

@@ -22,7 +22,7 @@ class Joint:
     that is more than half of what a plain step costs the server.
     """
 
-    __slots__ = ("_again", "_joins", "_parts", "_prefix", "_takes", "_waiting", "group", "until")
+    __slots__ = ("_again", "_joins", "_prefix", "group", "parts", "takes", "until", "waiting")
 
     def __init__(self, joins: Joins, request: Request, again: Callable[[Joint, bytes], None]) -> None:
         self._joins, self._prefix = joins, request.prefix
@@ -30,38 +30,30 @@ class Joint:
         """What all of them have in common."""
         self._again = again
         """Sends it once more, in full."""
-        self._parts: list[Part] = []
-        self._takes = 0
-        self._waiting: list[tuple[Request, Future[Any], float]] = []
+        self.parts: list[Part] = []
+        """What is each one's own, one after the other."""
+        self.takes = 0
+        """How many tokens they may need."""
+        self.waiting: list[tuple[Request, Future[Any], float]] = []
+        """Whoever adds one adds to these three."""
         self.until = 0.0
-
-    def add(self, joins: Joins, request: Request, future: Future[Any], until: float) -> int:
-        """Take one more; how many there are."""
-        self._parts += joins.own(request.args)
-        self._takes += joins.takes
-        self._waiting.append((request, future, until))
-        return len(self._waiting)
-
-    def alone(self) -> tuple[Request, Future[Any], float] | None:
-        """The only one, if there is only one."""
-        return self._waiting[0] if len(self._waiting) == 1 else None
 
     def packed(self) -> bytes:
         """All of them as one command."""
         # As soon as the first of them has no time left: it is told, and the others go on waiting.
-        self.until = min([until for _, _, until in self._waiting])
-        return pack((*self._joins.script.start, "1", self._prefix, self.group, f"{self._takes}", *self._parts))
+        self.until = min([until for _, _, until in self.waiting])
+        return pack((*self._joins.script.start, "1", self._prefix, self.group, f"{self.takes}", *self.parts))
 
     def packed_in_full(self) -> bytes:
         """The same for a server that does not know the script (any more)."""
         text = self._joins.script.text
-        return pack(("EVAL", text, "1", self._prefix, self.group, f"{self._takes}", *self._parts))
+        return pack(("EVAL", text, "1", self._prefix, self.group, f"{self.takes}", *self.parts))
 
     # As one who takes a reply
 
     def done(self) -> bool:
         """Whether nobody waits any more."""
-        return all(future.done() for _, future, _ in self._waiting)
+        return all(future.done() for _, future, _ in self.waiting)
 
     def set_result(self, reply: Any, /) -> None:
         """Give each its own part of the answer. What an error means is for each to find out by itself."""
@@ -74,13 +66,13 @@ class Joint:
                 self.set_exception(Lost(str(reply)))
                 return
             answers = []
-        for (_, future, _), answer in zip(self._waiting, answers or [APART] * len(self._waiting), strict=True):
+        for (_, future, _), answer in zip(self.waiting, answers or [APART] * len(self.waiting), strict=True):
             if not future.done():
                 future.set_result(answer)
 
     def set_exception(self, error: Lost, /) -> None:
         """Tell all of them; only those whose time is over, if that is what there is to tell."""
         now = clock.now()
-        for _, future, until in self._waiting:
+        for _, future, until in self.waiting:
             if not future.done() and (until <= now or not error.silent):
                 future.set_exception(Lost(error.problem, sent=error.sent, silent=error.silent))

@@ -55,6 +55,8 @@ class Stream(asyncio.Protocol):
 
     at_once = 16
     """How many requests of one turn of the loop wait for each other: the server works on them while more are made."""
+    as_one = 32
+    """How many of them go as one, at most: the more, the less each of them costs on both sides."""
 
     def __init__(self, address: Address, loop: asyncio.AbstractEventLoop) -> None:
         self.address, self.loop = address, loop
@@ -101,7 +103,10 @@ class Stream(asyncio.Protocol):
             self._close_joint()
             joint = self._joint = Joint(joins, request, self._send_again)
             self._see_to_it()
-        if joint.add(joins, request, future, until) >= self.at_once:
+        joint.parts += joins.own(request.args)
+        joint.takes += joins.takes
+        joint.waiting.append((request, future, until))
+        if len(joint.waiting) >= self.as_one:
             self._write()
         return future
 
@@ -109,12 +114,11 @@ class Stream(asyncio.Protocol):
         """Nothing joins it any more: what comes now is sent after it."""
         joint, self._joint = self._joint, None
         if joint is not None:
-            alone = joint.alone()
-            if alone is None:
+            if len(joint.waiting) > 1:
                 self._out.append(joint.packed())
                 self._waiting.append((joint, joint.until, clock.now()))
             else:
-                request, future, until = alone
+                request, future, until = joint.waiting[0]
                 self._out.append(request.packed(False))
                 self._waiting.append((future, until, clock.now()))
 
