@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from holdfast.core import deadline as deadlines
 from holdfast.core.backoff import full_jitter
 from holdfast.core.table.commands import Deadlocked, SessionOver, WrongLimit
@@ -141,7 +143,7 @@ async def attempt(
 
 def answer_by(until: float | None) -> float:
     """When the caller has to have its answer, whatever it is."""
-    return float("inf") if until is None else until + GRACE
+    return inf if until is None else until + GRACE
 
 
 def limit(client: Client, until: float | None, now: float) -> float:
@@ -204,7 +206,7 @@ async def enter_again(client: Client, claim: Claim, until: float | None) -> Stan
 
 def keep(client: Client, session: Session, claim: Claim, reply: Granted, sent: float) -> Hold | None:
     """A hold for a claim that was granted; None if its session may be over by now, and the grant with it."""
-    ends = float("inf") if reply.hold_left is None else deadlines.deadline(sent, reply.hold_left)
+    ends = inf if reply.hold_left is None else deadlines.deadline(sent, reply.hold_left)
     hold = Hold(client.io, session, claim, reply.token, reply.slot, ends)
     keeper = client.keeper or client.start_keeper()
     if client.io.now() >= session.deadline or not session.add(hold):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any
 
 from holdfast.errors import LockLost, NotHeld
@@ -68,7 +69,7 @@ class Hold:
     @property
     def mortal(self) -> bool:
         """Whether it ends by itself, because of `max_hold`."""
-        return self.ends != float("inf")
+        return self.ends != inf
 
     def let_go(self) -> bool:
         """One entry less; whether it was the last, so that the lock itself has to be given back."""

@@ -43,7 +43,7 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
             # The caller was told to stop, and stops when it is free: to say so again is safe, whatever was done.
             await client.io.shielded(client.withdraw(hold.claim, unanswered=False))
         raise
-    hold.session.drop(hold)
+    hold.session.forget(hold.claim.id)
     if isinstance(reply, Gone) and not hold.withdrawn:
         hold.released = False
         hold.lose(reply.reason)
