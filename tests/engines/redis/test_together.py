@@ -54,6 +54,23 @@ async def test_pairs_of_many_tasks_are_two_requests(server: RedisServer) -> None
             assert calls(operator) - before < 2 * 10 * 2
 
 
+async def test_where_many_want_one_lock_a_grant_takes_no_more_than_its_two_requests(server: RedisServer) -> None:
+    """To ask together first and then by itself would make three."""
+    rounds = 20
+
+    async def take_turns(client: aio.Client) -> None:
+        for _ in range(rounds):
+            await (await client.lock("same").acquire()).release()
+
+    with redis_py.Redis(port=server.port) as operator:
+        async with aio.connect(f"redis://127.0.0.1:{server.port}/0") as client:
+            await (await client.lock("first").acquire()).release()
+            before = calls(operator)
+            await asyncio.wait_for(asyncio.gather(*(take_turns(client) for _ in range(TASKS))), PATIENCE)
+
+            assert calls(operator) - before < 2.5 * TASKS * rounds
+
+
 async def test_their_tokens_differ_and_grow(locks: aio.Client) -> None:
     tokens: list[int] = []
     for _ in range(5):

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MOST_FORMER = 8
 """How many connections to servers that had the namespace once are left open for replies."""
+ALONE = 64
+"""How many requests are sent by themselves after one that had to be sent twice: where many want one lock, most are."""
 TICK = 0.05
 """How often a connection with requests under way looks for one whose time is over."""
 
@@ -230,6 +232,8 @@ class RespAsyncioPort:
         self._stream: Stream | None = None
         self._former: list[Stream] = []
         self._connecting: asyncio.Task[None] | None = None
+        self._crowded = 0
+        """How many more requests are sent by themselves, because somebody was in the way of one that was not."""
         self._closed = False
 
     async def call(self, request: AnyRequest, until: float) -> Any:
@@ -239,7 +243,12 @@ class RespAsyncioPort:
             try:
                 reply: Any = APART
                 if request.joins is not None:
-                    reply = await stream.join(request.joins, request, until)
+                    if self._crowded:
+                        self._crowded -= 1
+                    else:
+                        reply = await stream.join(request.joins, request, until)
+                        if reply == APART:
+                            self._crowded = ALONE
                 if reply == APART:
                     reply = await stream.send(request.packed(False), until)
                 if isinstance(reply, ReplyError):
