@@ -57,8 +57,8 @@ class Team:
         self._openings = Openings(routes, rests)
         self.connections = self._openings.connections
 
-    def ask(self, round_: Round, until: float) -> Answers:
-        """Send to all, then take the answers as they come."""
+    def ask(self, round_: Round, until: float, alone: bool = False) -> Answers:
+        """Send to all, then take the answers as they come. `alone` if no other thread of this client asks now."""
         answers: Answers = [NoAnswer("it was not asked", False)] * len(self.routes)
         nodes = range(len(self.routes)) if round_.nodes is None else sorted(round_.nodes)
         waiting: dict[int, int] = {}
@@ -67,7 +67,7 @@ class Team:
         soon = min(until, now + round_.limit)
         unasked = self._send(round_.request, nodes, waiting, answers, until)
         if soon > now + TICK:
-            self._collect_soon(round_.request, waiting, answers, soon)
+            self._collect_soon(round_.request, waiting, answers, soon, alone)
         if waiting:
             self._collect(round_.request, waiting, answers, soon, until)
         if (waiting or unasked) and round_.nodes is None and not majority_answered(answers):
@@ -100,7 +100,9 @@ class Team:
                 answers[node] = self._lose(node, lost)
         return unasked
 
-    def _collect_soon(self, request: AnyRequest, waiting: dict[int, int], answers: Answers, until: float) -> None:
+    def _collect_soon(
+        self, request: AnyRequest, waiting: dict[int, int], answers: Answers, until: float, alone: bool
+    ) -> None:
         """Take the answers one after the other while they come at once: most have come when the first one has."""
         for number, node in list(waiting.items()):
             connection = self.connections[node]
@@ -108,7 +110,7 @@ class Team:
             if not connection.plain:
                 return
             try:
-                reply = connection.receive_soon()
+                reply = connection.receive_soon(alone)
                 if reply is False:
                     return
                 answered = self._take(connection, node, reply, request, answers, until)
@@ -196,6 +198,7 @@ class NodesPort:
 
     def _start(self) -> None:
         self._idle: list[Team] = []
+        self._busy: set[Team] = set()
         self._free = threading.Semaphore(self.most)
         self._closed = False
 
@@ -208,11 +211,14 @@ class NodesPort:
             except IndexError:
                 team = Team(self.routes, self.rests)
             try:
-                answers = team.ask(request, until)
+                self._busy.add(team)
+                answers = team.ask(request, until, len(self._busy) == 1)
             except BaseException:
                 # An interrupt in the middle: what comes back now is not for the next one who asks.
                 team.close()
                 raise
+            finally:
+                self._busy.discard(team)
             if self._closed:
                 team.close()
             else:

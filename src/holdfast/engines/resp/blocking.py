@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
@@ -26,6 +27,13 @@ TICK_US = 20_000
 TICK = TICK_US / 1e6
 AT_ONCE = 4096
 """How many bytes of a reply are read at first: nearly all are shorter, and room for more takes time to make."""
+LOOKS = 60
+"""How often a thread that waits alone looks for a reply before it sleeps, about 100 µs in all.
+
+A server nearby answers sooner than a sleeping thread is woken on another core.
+"""
+IN_VAIN = 32
+"""How many requests sleep at once after one that has looked in vain: the server is busy, or far away."""
 MOVING = 0.02
 """How often, in seconds, a node of a cluster is asked whether the namespace has moved as a whole."""
 MOST_REDIRECTIONS = 5
@@ -50,6 +58,8 @@ class Connection:
         """Connect and log in; Lost if that does not work, and then nothing is open."""
         self.address = address
         self.used = clock.now()
+        self._sleeps = 0
+        """How many more requests do not look for their reply before they sleep."""
         try:
             self.socket: socket.socket = socket.create_connection(address, left(until))
         except OSError as error:
@@ -111,10 +121,30 @@ class Connection:
         except (OSError, ProtocolError) as error:
             raise Lost(str(error)) from error
 
-    def receive_soon(self) -> Any:
-        """The next reply if it comes within a tick, else False. For a plain connection of which nothing is read yet."""
+    def _look(self) -> bytes | None:
+        """What has come by now, looked for again and again for a while; None if nothing has."""
+        if self._sleeps:
+            self._sleeps -= 1
+            return None
+        recv = self.socket.recv
+        for _ in range(LOOKS):
+            try:
+                return recv(AT_ONCE, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                # The server may have to run on this very core.
+                os.sched_yield()
+        self._sleeps = IN_VAIN
+        return None
+
+    def receive_soon(self, alone: bool = False) -> Any:
+        """The next reply if it comes within a tick, else False. For a plain connection of which nothing is read yet.
+
+        `alone` if no other thread of this client waits for a reply: looking would cost it time.
+        """
         try:
-            received = self.socket.recv(AT_ONCE)
+            received = self._look() if alone else None
+            if received is None:
+                received = self.socket.recv(AT_ONCE)
             if not received:
                 raise Lost("the server closed the connection")
             self.reader.feed(received)
@@ -124,11 +154,11 @@ class Connection:
         except (OSError, ProtocolError) as error:
             raise Lost(str(error)) from error
 
-    def run(self, packed: bytes, until: float) -> Any:
+    def run(self, packed: bytes, until: float, alone: bool = False) -> Any:
         """Send one command and return its reply."""
         self.send(packed, until)
         # A plain connection looks at the clock when a tick is over, not before: most replies come sooner.
-        reply = False if self._tls else self.receive_soon()
+        reply = False if self._tls else self.receive_soon(alone)
         if reply is False:
             reply = self.receive(until)
         self.used = clock.now()
@@ -155,8 +185,8 @@ class Pool:
     def __init__(self, route: Route, most: int) -> None:
         self.route = route
         self._idle: list[Connection] = []
-        self._more = most
-        """How many connections may still be made."""
+        self._most = self._more = most
+        """How many connections there may be, and how many may still be made."""
         self._changed = threading.Condition()
         self._waiting = 0
         self._closed = False
@@ -175,6 +205,10 @@ class Pool:
             if clock.now() - connection.used < IDLE or not connection.closed_by_server():
                 return connection
             self.drop(connection)
+
+    def in_use(self) -> int:
+        """How many connections somebody has taken now."""
+        return self._most - self._more - len(self._idle)
 
     def _wait(self, until: float) -> Connection | None:
         """Wait for a connection that somebody gives back; None for leave to make another one."""
@@ -261,7 +295,7 @@ class RespPort:
             except Lost as lost:
                 raise EngineUnavailable(self.name, lost.problem, "unknown" if repeated else "not done") from lost
             try:
-                reply = connection.run(request.packed(repeated), until)
+                reply = connection.run(request.packed(repeated), until, self.pool.in_use() == 1)
                 while isinstance(reply, ReplyError):
                     redirections += 1
                     reply = self._after_error(request, reply, connection, repeated, redirections, until)
