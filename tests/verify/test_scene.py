@@ -48,6 +48,7 @@ class Sleeper:
     """A client that can be stopped, and may let go of what it holds just before it is."""
 
     running = True
+    exposed = False
 
     def __init__(self, holds: int, lets_go: bool = False) -> None:
         self.holds, self.lets_go, self.stopped = holds, lets_go, False

@@ -12,6 +12,8 @@ from holdfast.verify.history import Recorder
 from holdfast.verify.refusal import NotAllowed
 from holdfast.verify.schedule import Appointment
 
+TOO_SHORT = "the run was too short, or nobody was left to hit"
+
 
 class Storm:
     """Keeps appointments: begins each fault at its time, and undoes it when its length is over."""
@@ -31,16 +33,23 @@ class Storm:
             while waiting or self._under_way or time.monotonic() < began + seconds:
                 now = time.monotonic() - began
                 self._undo(now)
-                # What found no victim is tried again, until the run is over.
                 due = [each for each in waiting if each.at <= now]
                 waiting = [each for each in waiting if each.at > now]
-                waiting += [each for each in due if not self._begin(each, now) and now < seconds]
+                waiting += [each for each in due if not self._begin(each, now) and self._again(each, now, seconds)]
                 time.sleep(0.02)
         finally:
             self._undo(float("inf"))
         for each in appointments:
             if not self.struck[each.fault.name]:
-                self.not_tested.setdefault(each.fault.name, "the run was too short, or nobody was left to hit")
+                self.not_tested.setdefault(each.fault.name, TOO_SHORT)
+
+    def _again(self, appointment: Appointment, now: float, seconds: float) -> bool:
+        """Whether what found no victim is tried again: while the run lasts, and after it if it has not struck at all.
+
+        Then others are under way, and leave their victims to it.
+        """
+        unheard = not self.struck[appointment.fault.name]
+        return now < seconds or (unheard and (bool(self._under_way) or now < seconds + self.scene.ttl))
 
     def _begin(self, appointment: Appointment, now: float) -> bool:
         fault = appointment.fault

@@ -31,7 +31,7 @@ class Scene:
 
     def client(self, *, exposed: bool = False) -> Member | None:
         """A client that nothing is done to now: the more it holds, the likelier."""
-        free = [member for member in self._free() if not exposed or member.exposed]
+        free = [member for member in self._free() if member.exposed] if exposed else spared(self._free())
         if not free:
             return None
         # A fault says most where somebody holds something; where nobody does, it may as well hit anyone.
@@ -45,7 +45,7 @@ class Scene:
         """
         self._sought = self._sought or time.monotonic()
         patient = time.monotonic() < self._sought + self.ttl
-        holders = [member for member in self._free() if self.crew.holding(member)]
+        holders = spared([member for member in self._free() if self.crew.holding(member)])
         member = self.rng.choice(holders) if holders else None if patient else self.client()
         if member is None:
             return None
@@ -71,6 +71,11 @@ class Scene:
         # Another one was to be hit, and may lead all the same.
         chosen = self.rng.choice(free)
         return chosen, chosen is leader
+
+
+def spared(members: list[Member]) -> list[Member]:
+    """Those whose connections nothing can be done to, if there are any: the others are left to what can."""
+    return [member for member in members if not member.exposed] or members
 
 
 @dataclass

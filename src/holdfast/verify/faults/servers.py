@@ -9,6 +9,9 @@ from holdfast.verify.faults.fault import Fault, Scene, Strike, Undo
 from holdfast.verify.servers.process import Server
 from holdfast.verify.target import Target
 
+ENDING = 3.0
+"""Seconds for an orderly stop."""
+
 
 class ServerFault(Fault):
     """What is done to the process of one server."""
@@ -53,7 +56,10 @@ class PauseServer(ServerFault):
 
 
 class RestartServer(ServerFault):
-    """An orderly stop, and a new start at once."""
+    """An orderly stop, and a new start at once; what has not ended after some seconds is killed.
+
+    No other fault begins or ends meanwhile: a server that cannot end, as others are gone, must not hold up everything.
+    """
 
     name = "restart-server"
     what = "restart"
@@ -62,5 +68,5 @@ class RestartServer(ServerFault):
         return 0.0
 
     def spoil(self, server: Server) -> Undo:
-        server.stop()
+        server.stop(ENDING)
         return server.relaunch

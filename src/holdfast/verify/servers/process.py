@@ -195,10 +195,10 @@ class Server:
             raise ServerFailed(self.name, f"ended at its start:\n{self.log.read_text()[-3000:]}")
         return self
 
-    def stop(self) -> None:
+    def stop(self, within: float = PATIENCE) -> None:
         """End it as an operator would: in order, and the hard way if it does not come to an end."""
         try:
-            self._end(self.orderly, PATIENCE)
+            self._end(self.orderly, within)
         except subprocess.TimeoutExpired:
             # etcd without its leader goes on waiting for one, and PostgreSQL for its last checkpoint on a slow disk.
             self.kill()
