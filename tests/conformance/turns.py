@@ -3,7 +3,8 @@
 A test that waits for a ttl or for an outage costs a second on each engine and API, whoever wins. What it shows is in
 the recipe (written once for both APIs) and in the engine's steps, so `make test` takes a test that is marked `by_turns`
 to every engine and there to one API, half of these tests to each; on the embedded engine to both. Of engines that run
-the scripts of another one, one has its turn. Which one depends on the names alone: it is the same in every run.
+the scripts of another one, one has its turn, and whatever runs there runs through one API. Which one depends on the
+names alone: it is the same in every run.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ def take(metafunc: pytest.Metafunc, subjects: Sequence[Subject]) -> None:
     if "api" not in metafunc.fixturenames:
         metafunc.parametrize("subject", subjects, ids=lambda subject: subject.name, indirect=True)
         return
-    pairs = [(each, api) for each in subjects for api in (apis_by_turns(test.name, each) if by_turns else APIS)]
+    pairs = [
+        (each, api)
+        for each in subjects
+        for api in (apis_by_turns(test.name, each) if by_turns or (each.like and not THOROUGH) else APIS)
+    ]
     metafunc.parametrize("subject, api", pairs, ids=[f"{each.name}-{api.name}" for each, api in pairs], indirect=True)
 
 

@@ -78,8 +78,9 @@ def test_a_release_wakes_the_next_process_long_before_it_would_look_by_itself(ur
 
 
 def test_an_idle_waiter_wakes_up_less_than_twice_a_second(url: str) -> None:
-    with holdfast.connect(url) as locks, Child("tests.process.programs:wait_for_ever", url, 10.0, "k") as waiter:
-        with locks.lock("k"):
+    with holdfast.connect(url) as locks:
+        held = locks.lock("k").acquire()
+        with Child("tests.process.programs:wait_for_ever", url, 10.0, "k") as waiter:
             waiter.expect("ready")
             eventually(lambda: locks.inspect("k").waiters, "it did not get in line")
             before, began = switches(waiter.pid), time.monotonic()
@@ -88,4 +89,5 @@ def test_an_idle_waiter_wakes_up_less_than_twice_a_second(url: str) -> None:
             rate = (switches(waiter.pid) - before) / (time.monotonic() - began)
             assert rate < 2.0
             assert len(locks.inspect("k").waiters) == 1
-        waiter.expect("granted")
+            held.release()
+            waiter.expect("granted")

@@ -63,6 +63,21 @@ def test_what_is_asked_in_the_connections_own_thread_is_answered(link: Link) -> 
     eventually(lambda: answers and answers[0].ready(), "the second answer")
 
 
+def test_a_link_that_is_closed_while_it_connects_leaves_no_thread_behind(url: str) -> None:
+    link = Link(parse_address(urls.parse(url)), 10.0, beats=False)
+    dial = link.kazoo.handler.create_connection
+
+    def close_meanwhile(*args: Any, **options: Any) -> Any:
+        made = dial(*args, **options)
+        link.close()
+        return made
+
+    link.kazoo.handler.create_connection = close_meanwhile
+    link.start()
+
+    eventually(link.kazoo._connection.connection_stopped.is_set, "the end of its thread")
+
+
 def test_a_request_that_cannot_be_written_fails_who_asked_and_nobody_else(link: Link) -> None:
     with pytest.raises(UnicodeEncodeError):
         link.kazoo.exists_async("/\ud800")

@@ -160,10 +160,14 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def _connect(self, *args: Any) -> Any:
         self._buffer = b""
         try:
-            return super()._connect(*args)
+            made = super()._connect(*args)
         except Exception as error:
             self.link.problem = f": {error}"
             raise
+        if self.link.over is not None:
+            # It was closed in the meantime, when there was no connection yet to hang up; nobody would ever end it.
+            raise ConnectionDropped("it was closed")
+        return made
 
     # Reading and writing
 
