@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-
 from holdfast.verify.servers.redis import RedisServer
 
 
@@ -27,9 +25,8 @@ class Stubborn(RedisServer):
     orderly = signal.SIGCONT
 
 
-def test_a_server_that_does_not_end_in_order_is_ended_the_hard_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.verify.servers.process.PATIENCE", 0.2)
+def test_a_server_that_does_not_end_in_order_is_ended_the_hard_way() -> None:
     with Stubborn() as server:
-        server.stop()
+        server.stop(within=0.2)
 
         assert not server.running
