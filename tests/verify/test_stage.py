@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast.verify.network import Network
 from holdfast.verify.servers.redis import RedisServer
+from holdfast.verify.stage import who_is_left
 from holdfast.verify.target import Target
 from holdfast.verify.targets.redis import RedisTarget
 from tests.verify.plugins import install
@@ -114,3 +115,18 @@ def test_a_target_says_what_it_is_without_secrets(tmp_path: Path) -> None:
     target: Target = make_target("redis://user:secret@host:1/0", tmp_path)
 
     assert "secret" not in target.shown
+
+
+def test_servers_that_still_choose_who_leads_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.connect("memory://just-healed") as client, client.lock("k"):
+        look, refusals = client.inspect, [1, 2]
+
+        def inspect(name: str, *, kind: str) -> holdfast.LockInfo:
+            if refusals:
+                refusals.pop()
+                raise holdfast.EngineUnavailable("redis://somewhere", "the server is a replica", "not done")
+            return look(name, kind=kind)
+
+        monkeypatch.setattr(client, "inspect", inspect)
+
+        assert len(who_is_left(client, "lock", "k")["holders"]) == 1

@@ -167,13 +167,13 @@ class Stage:
         """Give sessions that were killed time to end; then look at what is left, and remove what was made."""
         names = [(workload, kind, name) for workload in self.done.workloads for kind, name in self._names(workload)]
         until = time.monotonic() + 2 * self.ttl + 5.0
-        while time.monotonic() < until and any(_left(client, kind, name) for _, kind, name in names):
+        while time.monotonic() < until and any(who_is_left(client, kind, name) for _, kind, name in names):
             time.sleep(0.1)
         self.recorder.note("end")
         for workload, kind, name in names:
             recorder = self.recorders[workload]
             call = recorder.begin("inspect", name=name, kind=kind)
-            left = _left(client, kind, name)
+            left = who_is_left(client, kind, name)
             recorder.end(call, "ok", value=left or {"holders": [], "waiters": []})
         if "cell" in self.done.workloads:
             for _, name in find_workload("cell").names:
@@ -184,9 +184,17 @@ class Stage:
         return [(kind, name) for kind, name in find_workload(workload).names if kind != "cell"]
 
 
-def _left(client: holdfast.Client, kind: str, name: str) -> dict[str, list[str]]:
-    """Who holds or waits; empty if nobody does."""
-    info = client.inspect(name, kind=kind)
+def who_is_left(client: holdfast.Client, kind: str, name: str) -> dict[str, list[str]]:
+    """Who holds or waits; empty if nobody does. What was just healed may still be choosing who leads."""
+    until = time.monotonic() + WITHIN
+    while True:
+        try:
+            info = client.inspect(name, kind=kind)
+            break
+        except holdfast.EngineUnavailable:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.1)
     if not info.holders and not info.waiters:
         return {}
     return {
