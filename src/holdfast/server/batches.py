@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from holdfast.core.table.changes import Change
+from holdfast.runtime import clock
 from holdfast.server import resp
 from holdfast.server.store import Deposed, Store, StoreFull
 
@@ -95,7 +96,7 @@ class Batches:
                 changes, self.changes, self.urgent = self.changes, [], False
                 undo, self.undo = self.undo, []
                 parcels, observers = self.take()
-                began = self.loop.time()
+                began = clock.now()
                 try:
                     await self.store.keep(changes)
                 except StoreFull as error:
@@ -106,7 +107,7 @@ class Batches:
                     for each in undo:
                         each()
                     continue
-                self._took(self.loop.time() - began, len(changes))
+                self._took(clock.now() - began, len(changes))
                 self._expected = len(parcels) + len(self.speakers)
                 self._patient_until = self.loop.time() + min(self.store.patience, self._pace / 2)
                 self.let_out(parcels, observers)
