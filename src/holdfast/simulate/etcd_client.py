@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.engines.etcd.address import Address
+from holdfast.engines.etcd.batch import in_turn
 from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed
 from holdfast.engines.etcd.wire import Answer, Attempts, Endpoint, Request
 from holdfast.runtime import clock
@@ -99,18 +100,11 @@ class EtcdClient(Etcd):
         self.wire.endpoints = list(self._ends)
 
     async def call(self, request: Request, until: float | None = None) -> Answer:
-        attempts = Attempts(self.wire, request, clock.now() + WITHIN if until is None else until)
-        while True:
-            endpoint, limit = attempts.next()
+        async def ask(endpoint: Endpoint, limit: float) -> Any:
             assert isinstance(endpoint, SimulatedEndpoint)
-            try:
-                reply = await endpoint.ask(request, limit)
-            except CallFailed as error:
-                pause = attempts.failed(error)
-                if pause:
-                    await asyncio.sleep(pause)
-                continue
-            return attempts.done(reply)
+            return await endpoint.ask(request, limit)
+
+        return await in_turn(Attempts(self.wire, request, clock.now() + WITHIN if until is None else until), ask)
 
     def watcher(self) -> Watcher:
         watcher: Any = SimulatedWatcher(self._etcd, self._machine)

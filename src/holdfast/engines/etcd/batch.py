@@ -9,7 +9,7 @@ step takes at most one part for each line: two claims on one name would have no 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,20 @@ FEWEST_PARTS = 8
 """So many go together before a second step is begun: cluster and client are to work at the same time."""
 MOST_PARTS = 48
 """etcd takes 128 operations in a transaction, those inside others included."""
+
+
+async def in_turn(attempts: Attempts, ask: Callable[[Endpoint, float], Awaitable[Any]]) -> Answer:
+    """Ask one endpoint after the other, each with its limit in seconds, until one answers."""
+    while True:
+        endpoint, limit = attempts.next()
+        try:
+            reply = await ask(endpoint, limit)
+        except CallFailed as error:
+            pause = attempts.failed(error)
+            if pause:
+                await asyncio.sleep(pause)
+            continue
+        return attempts.done(reply)
 
 
 class Part:
@@ -157,19 +171,9 @@ class EtcdAsyncioPort:
         ]
 
     async def _attempt(self, request: Request, until: float) -> Answer:
-        attempts = Attempts(self.wire, request, until)
-        while True:
-            endpoint, limit = attempts.next()
-            try:
-                reply = await self._once(endpoint, request, limit)
-            except CallFailed as error:
-                pause = attempts.failed(error)
-                if pause:
-                    await asyncio.sleep(pause)
-                continue
-            return attempts.done(reply)
+        return await in_turn(Attempts(self.wire, request, until), partial(self._once, request))
 
-    async def _once(self, endpoint: Endpoint, request: Request, limit: float) -> Any:
+    async def _once(self, request: Request, endpoint: Endpoint, limit: float) -> Any:
         # Signing in takes a password hash of a tenth of a second.
         wire = self.wire
         token = await self.loop.run_in_executor(None, wire.token, limit) if wire.address.user else ""

@@ -7,6 +7,7 @@ import select
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hiredis import ReplyError
@@ -360,7 +361,7 @@ class NodesAsyncioPort:
         for node in awaited:
             if node not in self._connecting:
                 task = self._connecting[node] = self.loop.create_task(self._open(node, max(soon, until)))
-                task.add_done_callback(lambda _, node=node: self._connecting.pop(node, None))  # type: ignore[misc]
+                task.add_done_callback(partial(self._connected, node))
         while under_way := {node: self._connecting[node] for node in awaited if node in self._connecting}:
             made = sum(map(self._usable, range(len(self.routes))))
             end = min(until, soon) if quorum.reached(made, len(self.routes)) else until
@@ -370,6 +371,10 @@ class NodesAsyncioPort:
                     self.rests.failed(node)
                 return
             await asyncio.wait(under_way.values(), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+
+    def _connected(self, node: int, _: asyncio.Task[None]) -> None:
+        """Or not: nobody connects to it any more."""
+        self._connecting.pop(node, None)
 
     def _usable(self, node: int) -> bool:
         stream = self._streams[node]

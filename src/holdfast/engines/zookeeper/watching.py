@@ -23,7 +23,7 @@ from holdfast.engines.zookeeper.line import Layout, Stand, in_order, position, r
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.part import Part
 from holdfast.errors import Unsupported
-from holdfast.model import EventType, LockEvent
+from holdfast.model import EventType, LockEvent, Mode
 
 CREATED, DELETED, CHANGED = 1, 2, 3
 MOST_LETTERS = 10_000
@@ -149,9 +149,9 @@ class Stream:
         folder, _, segment = line.rpartition("/")
         kind, name = self.layout.kind(folder.rpartition("/")[2]), unquoted(segment)
         at = self.link.clock.shown()
-        mode = "exclusive" if one.stand.exclusive else "shared"
+        mode: Mode = "exclusive" if one.stand.exclusive else "shared"
         token = None if what == "queued" else one.token
-        event = LockEvent(what, kind, name, one.owner, one.stand.claim, at, token, mode)  # type: ignore[arg-type]
+        event = LockEvent(what, kind, name, one.owner, one.stand.claim, at, token, mode)
         self._tell(kind, name, event)
 
     def begin(self, found: dict[str, dict[str, Known]], told: bool) -> None:
