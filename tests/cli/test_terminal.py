@@ -100,15 +100,41 @@ def test_ctrl_z_suspends_both_and_they_go_on_while_the_lock_is_held(stage: Stage
     assert terminal.end() == 0
 
 
-def test_a_job_that_is_brought_to_the_foreground_reads_from_the_terminal(stage: Stage) -> None:
+def test_a_job_that_reads_in_the_background_stops_and_goes_on_in_the_foreground(stage: Stage) -> None:
     holdfast = " ".join(HOLDFAST)
-    code = f"set -m; {holdfast} run --ttl 60 k -- sh -c 'echo up > up; read line; echo got $line' & "
-    code += "while [ ! -e up ]; do sleep 0.05; done; fg"
+    code = f"set -m; {holdfast} run --ttl 60 k -- sh -c 'read line; echo got $line' & "
+    code += 'while [ -z "$(jobs -s)" ]; do sleep 0.05; done; fg'
     terminal = Terminal(stage, program=("bash", "-c", code))
-    wait_for_file(stage.folder / "up")
     terminal.type("hello\n")
 
     terminal.expect("got hello")
+    assert terminal.end() == 0
+
+
+def test_a_job_that_is_brought_to_the_foreground_before_it_reads_does_not_stop(stage: Stage) -> None:
+    holdfast = " ".join(HOLDFAST)
+    waits = "echo up > up; while [ ! -e go ]; do sleep 0.05; done"
+    code = f"set -m; {holdfast} run --ttl 60 k -- sh -c '{waits}; read line; echo got $line' & "
+    code += "while [ ! -e up ]; do sleep 0.05; done; fg"
+    terminal = Terminal(stage, program=("bash", "-c", code))
+    wait_for_file(stage.folder / "up")
+    eventually(lambda: os.tcgetpgrp(terminal.keys) != terminal.process.pid, "the job has the terminal")
+    (stage.folder / "go").touch()
+    terminal.type("hello\n")
+
+    terminal.expect("got hello")
+    assert terminal.end() == 0
+    assert "Stopped" not in terminal.seen
+
+
+def test_a_job_that_has_the_terminal_by_now_does_not_stop_for_it(stage: Stage) -> None:
+    """It was brought to the foreground after CMD was stopped, and before `holdfast run` heard of that."""
+    code = "import holdfast; from holdfast.cli.command import Command; command = Command(['true'])\n"
+    code += "with holdfast.connect() as locks, locks.lock('k') as grant: command.suspend(grant, wants_terminal=True)\n"
+    code += "command.close(); print('went on')"
+    terminal = Terminal(stage, program=(sys.executable, "-c", code))
+
+    terminal.expect("went on")
     assert terminal.end() == 0
 
 

@@ -122,7 +122,7 @@ class Command:
                 on_stopping()
             for message in self.hear():
                 if message["what"] == "suspended":
-                    self.suspend(grant)
+                    self.suspend(grant, message["wants_terminal"])
                 elif message["what"] == "stopping":
                     on_stopping()
                 ending = self.ending(message)
@@ -198,9 +198,11 @@ class Command:
         by_key = number in (signal.SIGINT, signal.SIGQUIT) and has_terminal()
         return Ending(exit_codes.for_signal(number), by_key=number if by_key else 0)
 
-    def suspend(self, grant: holdfast.Grant) -> None:
+    def suspend(self, grant: holdfast.Grant, wants_terminal: bool) -> None:
         """CMD was suspended by Ctrl-Z: so are we, like any job. Going on needs a grant that is still good."""
-        os.killpg(0, signal.SIGSTOP)
+        # The job may have been brought to the foreground since CMD was stopped for reading in the background.
+        if not (wants_terminal and has_terminal()):
+            os.killpg(0, signal.SIGSTOP)
         try:
             grant.renew()
         except HoldfastError:

@@ -7,7 +7,7 @@ keeps time by itself, that also holds when `holdfast run` is stopped, hangs, or 
 
 Messages are JSON, one a line, over a socket. To the guard: `start` (env, grace, until),
 `until` (at), `signal` (number), `lost`, `resume`. From it: `started` (pid), `failed` (errno),
-`stopping`, `suspended`, `ended` (status, stopped).
+`stopping`, `suspended` (wants_terminal), `ended` (status, stopped).
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Guard:
             self.bring_to_front()
         elif wants_terminal or number == signal.SIGTSTP:
             self.take_terminal()
-            self.say("suspended")
+            self.say("suspended", wants_terminal=wants_terminal)
 
     def bring_to_front(self) -> None:
         """Let CMD go on, with the terminal if `holdfast run` has it."""

@@ -16,9 +16,10 @@ from holdfast.core.urls import parse
 from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.address import parse_address
 from holdfast.engines.etcd.cells import BASE_LASTS
-from holdfast.engines.etcd.keys import end_of
+from holdfast.engines.etcd.keys import end_of, lease_of
+from holdfast.engines.etcd.line import MISSING
 from holdfast.engines.etcd.messages import message
-from holdfast.engines.etcd.wire import LEASE_KEEP_ALIVE, RANGE, EtcdPort, Wire, serialize
+from holdfast.engines.etcd.wire import LEASE_KEEP_ALIVE, LEASE_REVOKE, RANGE, Answer, EtcdPort, Request, Wire, serialize
 from holdfast.locks.tokens import raise_tokens
 from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.runtime import clock
@@ -198,6 +199,22 @@ def test_an_enter_that_is_repeated_is_confirmed_by_a_write_of_its_own(connect: C
     assert isinstance(again, Granted)
     assert again.token > first.token
     assert [holder.token for holder in locks.inspect("k").holders] == [again.token]
+
+
+def test_a_release_that_is_repeated_after_the_session_ran_out_was_not_done(connect: Connect) -> None:
+    """Nothing is there, as if its first try had removed it. But the lock was lost before, and may be another's."""
+    locks = connect()
+    verbs: Any = locks._core.verbs
+    claim, until, call = claim_of(locks, "k"), verbs.io.now() + 5.0, verbs.call
+    assert isinstance(run(verbs.enter(claim, until)), Granted)
+    run(call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=lease_of(claim.session))), until))
+
+    async def repeated(request: Request, until: float) -> Answer:
+        return replace(await call(request, until), repeated=True)
+
+    verbs.call = repeated
+
+    assert run(verbs.release(claim, until)) == Gone(MISSING)
 
 
 def test_a_waiter_is_granted_with_a_token_above_an_adoption_before_it(connect: Connect) -> None:

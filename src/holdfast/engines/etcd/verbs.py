@@ -79,7 +79,7 @@ class EtcdVerbs(Known):
                 steps.step(
                     [steps.unchanged(entry.key, entry.revision)],
                     [steps.delete(entry.key), steps.delete(self._mark(claim)), *bury],
-                    [steps.get(entry.key), steps.get(note), *bury],
+                    [steps.get(entry.key), steps.get(note), steps.get(self.keys.session(claim.session)), *bury],
                     together=line,
                 ),
                 until,
@@ -91,11 +91,12 @@ class EtcdVerbs(Known):
             if entry.slot is not None:
                 self.ledger.freed(line, entry.slot)
             return Done()
-        there, notes = (steps.kvs(response) for response in answer.message.responses[:2])
+        there, notes, session = (steps.kvs(response) for response in answer.message.responses[:3])
         if notes:
             return Gone(notes[0].value.decode())
-        # An earlier try of the same call has removed it; had somebody else, there would be a note.
-        return Done() if answer.repeated and not there else Gone(MISSING)
+        # An earlier try of the same call has removed it: had somebody else, there would be a note, and had the session
+        # run out, its record would be gone with it.
+        return Done() if answer.repeated and session and not there else Gone(MISSING)
 
     def _mark(self, claim: Claim) -> bytes:
         return self.keys.told(claim.kind, claim.name) + claim.id.encode()
