@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import signal
+import sys
+from pathlib import Path
 
+import pytest
+
+from holdfast.verify.servers.process import find
 from holdfast.verify.servers.redis import RedisServer
 
 
@@ -30,3 +35,18 @@ def test_a_server_that_does_not_end_in_order_is_ended_the_hard_way() -> None:
         server.stop(within=0.2)
 
         assert not server.running
+
+
+def test_a_server_of_the_system_goes_before_one_that_a_package_brings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages, system = tmp_path / "packages", tmp_path / "system"
+    for folder in (packages, system):
+        folder.mkdir()
+        (folder / "lockd").touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(packages / "python"))
+    monkeypatch.setenv("PATH", f"{packages}:{system}")
+
+    assert find("lockd") == str(system / "lockd")
+    (system / "lockd").unlink()
+    assert find("lockd") == str(packages / "lockd")

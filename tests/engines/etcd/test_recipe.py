@@ -210,7 +210,8 @@ def test_a_release_that_is_repeated_after_the_session_ran_out_was_not_done(conne
     run(call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=lease_of(claim.session))), until))
 
     async def repeated(request: Request, until: float) -> Answer:
-        return replace(await call(request, until), repeated=True)
+        answer: Answer = await call(request, until)
+        return replace(answer, repeated=True)
 
     verbs.call = repeated
 

