@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import hiredis
 import pytest
 
+from holdfast.server.cluster import entries
 from holdfast.verify.network import Network
 from holdfast.verify.servers.etcd import EtcdCluster, newer_etcd
 from holdfast.verify.servers.lock_cluster import ClusterServer, LockCluster
@@ -22,8 +25,10 @@ TAKEN_OVER_WITHIN = 60.0
 
 
 def everything(etcd: EtcdCluster) -> bytes:
-    """All that is in etcd, keys and values."""
-    return etcdctl(etcd, "get", "", "--from-key", "-w", "simple")
+    """All values in etcd, batches as they were before they were compressed."""
+    found = json.loads(etcdctl(etcd, "get", "", "--from-key", "-w", "json"))["kvs"]
+    values = [base64.b64decode(each["value"]) for each in found]
+    return b"\n".join(entries.unpacked(each[1:]) if each[:1] == entries.LAST else each for each in values)
 
 
 def another_leads(cluster: LockCluster, former: ClusterServer) -> ClusterServer:

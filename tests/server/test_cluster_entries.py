@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from holdfast.core.table.changes import PutCell
@@ -12,10 +14,14 @@ from holdfast.server.cluster.entries import Joiner
 from holdfast.server.codec import Batch, Untrusted
 
 
+def blob(number: int, before: int, size: int = 10) -> tuple[bytes, int]:
+    cell = Cell("cell", "c", Random(number).randbytes(size), number, None, None)
+    return codec.write_batch(number, float(number), codec.records([PutCell(cell)]), before)
+
+
 def batch(number: int, before: int, size: int = 10) -> tuple[list[bytes], int]:
-    cell = Cell("cell", "c", b"x" * size, number, None, None)
-    blob, chain = codec.write_batch(number, float(number), codec.records([PutCell(cell)]), before)
-    return entries.split(blob), chain
+    found, chain = blob(number, before, size)
+    return entries.packed(found, 1), chain
 
 
 def joined(joiner: Joiner, first: int, found: list[bytes]) -> list[Batch]:
@@ -36,9 +42,34 @@ def test_a_batch_that_is_larger_than_etcd_takes_is_several_entries_and_comes_bac
 
     (whole,) = joined(joiner, 1, found)
 
+    assert len(found) == 3
     assert max(map(len, found)) <= entries.LARGEST + 1
     assert len(whole.records[0][3]) == size
     assert (joiner.number, joiner.chain, joiner.next) == (3, chain, 4)
+
+
+def test_a_batch_may_have_more_entries_than_it_needs() -> None:
+    """It carries the number of its last entry, and may come out shorter with the number that it needs when longer."""
+    found, chain = blob(3, 0)
+    joiner = Joiner(0, 0)
+
+    (whole,) = joined(joiner, 1, entries.packed(found, 3))
+
+    assert (whole.number, joiner.next, joiner.chain) == (3, 4, chain)
+
+
+def test_a_batch_from_before_they_were_compressed_is_read() -> None:
+    found, _ = blob(1, 0)
+
+    assert joined(Joiner(0, 0), 1, entries.split(found))[0].number == 1
+
+
+def test_a_batch_that_was_changed_is_noticed() -> None:
+    (entry,), _ = batch(1, 0, 1000)
+    with pytest.raises(Untrusted, match="cannot be read"):
+        joined(Joiner(0, 0), 1, [entry[:-3] + b"abc"])
+    with pytest.raises(Untrusted, match="cannot be read"):
+        joined(Joiner(0, 0), 1, [entry[:500]])
 
 
 def test_a_batch_that_was_not_finished_is_none() -> None:
