@@ -21,7 +21,7 @@ from holdfast.core import names, urls
 from holdfast.core.table import Outcome
 from holdfast.core.table import commands as cmd
 from holdfast.engines.engine import nobody
-from holdfast.engines.postgres import table as postgres_table
+from holdfast.engines.postgres import crowd as postgres_crowd
 from holdfast.engines.postgres.address import parse_address
 from holdfast.engines.postgres.connections import Checked, Connections
 from holdfast.engines.postgres.ledger import Ledger
@@ -140,7 +140,7 @@ def comparable(reply: cmd.Reply) -> Any:
 def place(server: PostgresServer) -> Iterator[Place]:
     BothTables.place = Place(server)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(postgres_table, "COURTESY", 0.0)
+        patch.setattr(postgres_crowd, "COURTESY", 0.0)
         # One counter for all names, as on dictionaries.
         patch.setattr(names, "bucket", lambda name: 0)
         yield BothTables.place

@@ -10,7 +10,7 @@ both come to the same is tested step for step, on random commands.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from holdfast.core import names
@@ -70,18 +70,25 @@ PASS_ON = Statement(
     " IS NULL END) FROM put",
 )  # fmt: skip
 
-# A place in line, for an owner that has nothing else: it can be part of no deadlock. Gives the time, who is in the way
-# (with its session), and how many stand before it.
+# Places at the end of a line, for owners that have nothing else: they can be part of no deadlock. $2 claim ids, $6
+# owners, $9 notes and $10 threads of one session, in the order in which they came. Gives for each the claim, the time,
+# who is in the way (with its session), and its place.
 QUEUE = Statement(
-    "hf_fast_queue", _NEWCOMER,
+    "hf_fast_queue", "text, text[], int, text, text, text[], text, float8, text[], text[]",
     f"{_NOW}, b AS MATERIALIZED (SELECT {st.WITH_SESSION} AS found {st.LIVE_CLAIMS} AND c.kind = $4 AND c.name = $5"
     " AND ($7 = 'exclusive' OR c.mode = 'exclusive') ORDER BY c.ord, c.id LIMIT 1),"
-    " n AS (UPDATE counters SET last = last + 1 WHERE bucket = $3 AND EXISTS (SELECT 1 FROM b)"
-    f" AND {_USUAL} AND {_ALL_ALIVE} AND {_NEW_ID} AND NOT EXISTS (SELECT 1 FROM claims WHERE owner = $6)"
-    " RETURNING last),"
-    f" put AS (INSERT INTO claims SELECT {_ROW}, NULL, NULL, NULL, '' FROM n, t RETURNING since)"
-    " SELECT json_build_array(since, (SELECT found FROM b), (SELECT count(*) FROM claims"
-    " WHERE kind = $4 AND name = $5 AND token IS NULL)) FROM put",
+    " w AS MATERIALIZED (SELECT id, owner, note, thread, row_number() OVER (ORDER BY came) AS number"
+    " FROM unnest($2, $6, $9, $10) WITH ORDINALITY AS w(id, owner, note, thread, came)"
+    " WHERE NOT EXISTS (SELECT 1 FROM tombstones s WHERE s.session = $1 AND s.claim_id = w.id)"
+    " AND NOT EXISTS (SELECT 1 FROM claims c WHERE c.id = w.id)"
+    " AND NOT EXISTS (SELECT 1 FROM claims c WHERE c.owner = w.owner)),"
+    " n AS (UPDATE counters SET last = last + (SELECT count(*) FROM w) WHERE bucket = $3 AND EXISTS (SELECT 1 FROM b)"
+    f" AND EXISTS (SELECT 1 FROM w) AND {_ALIVE} AND {_NOBODY_WATCHES} AND {_ALL_ALIVE}"
+    " RETURNING last - (SELECT count(*) FROM w) AS before),"
+    " put AS (INSERT INTO claims SELECT w.id, $1, w.owner, $4, $5, $7, false, 0, false, $8, w.note, w.thread,"
+    " n.before + w.number, t.now, NULL, NULL, NULL, '' FROM n, t, w RETURNING id, since)"
+    " SELECT coalesce(json_agg(json_build_array(put.id, put.since, (SELECT found FROM b), w.number + (SELECT count(*)"
+    " FROM claims WHERE kind = $4 AND name = $5 AND token IS NULL))), '[]') FROM put JOIN w ON w.id = put.id",
 )  # fmt: skip
 
 
@@ -90,15 +97,20 @@ def fits(claim: Claim) -> bool:
     return not claim.limit and not claim.reentrant and not crosses(claim)
 
 
-def queue(command: cm.Enter | cm.Release) -> Asked:
-    """What gives a claim on a crowded lock its place in line."""
-    return QUEUE, statement(command)[1]
+def queue(claims: Sequence[Claim]) -> Asked:
+    """What gives claims on a crowded lock their places in line; they are alike in all but their owners and texts."""
+    c = claims[0]
+    return QUEUE, (
+        c.session, [each.id for each in claims], names.bucket(c.name), c.kind, c.name,
+        [each.owner for each in claims], c.mode, c.max_hold, [clean(each.note) for each in claims],
+        [clean(each.thread) for each in claims],
+    )  # fmt: skip
 
 
 def place(found: list[Any]) -> Place:
-    """The place that it got."""
-    now, (blocker, session), ahead = found
-    return Place(ahead + 1, party(some_row(blocker), Session(*session), now, now))
+    """The place that one of them got."""
+    _, now, (blocker, session), position = found
+    return Place(position, party(some_row(blocker), Session(*session), now, now))
 
 
 def pass_on(claim: Claim, own: Collection[str]) -> Asked:

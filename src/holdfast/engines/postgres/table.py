@@ -15,6 +15,7 @@ from holdfast.core.table.lines import UNKNOWN_CLAIM
 from holdfast.engines.postgres import fast
 from holdfast.engines.postgres import statements as st
 from holdfast.engines.postgres.connections import Connections
+from holdfast.engines.postgres.crowd import Crowd, Seat
 from holdfast.engines.postgres.ledger import Ledger
 from holdfast.engines.postgres.schema import WAIT_LOCK, lock_class
 from holdfast.engines.postgres.step import SWEEP_AGAIN, Attempt, Message, NeedBuckets, channel, planned_buckets
@@ -25,12 +26,6 @@ from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.runtime import clock
 
 MOST_CROWDED = 1000
-COURTESY = 0.001
-"""For how many seconds whoever has passed a lock on lets the next one go first, before it asks for a place again.
-
-The next one may give it back at once. That would have to wait until the place is taken, and everybody in line with it;
-but a place can be taken while a release is on its way to the disk.
-"""
 
 
 class PostgresTable:
@@ -39,8 +34,8 @@ class PostgresTable:
     def __init__(self, connections: Connections, ledger: Ledger, deliver: Callable[[cm.Notice], None]) -> None:
         self.connections, self.ledger, self.deliver = connections, ledger, deliver
         self.own, self.unflushed = ledger.own, ledger.unflushed
-        self.crowded: dict[tuple[str, str], float] = {}
-        """Where claims have to queue, and when one was last passed on from here."""
+        self.crowded: dict[tuple[str, str], Crowd] = {}
+        """Where claims have to queue."""
         self.address = connections.address.shown
         self.lock_class = lock_class(connections.address.schema)
 
@@ -94,11 +89,12 @@ class PostgresTable:
         """All in one round trip; None where something is in the way, and nothing was done."""
         claim = command.claim
         releases = isinstance(command, cm.Release)
-        if crowded and not releases:
-            await self._let_others_go(claim)
         earlier = self.unflushed.snapshot()
         try:
-            sent, found = await self._take_shortcut(command, crowded, until)
+            if crowded and isinstance(command, cm.Enter):
+                found = await self._queue(claim, until)
+            else:
+                sent, found = await self._take_shortcut(command, crowded, until)
         except SqlError as error:
             if error.state in AGAIN:
                 return None
@@ -113,10 +109,16 @@ class PostgresTable:
             return None
         if crowded and not releases:
             self.ledger.queued.add(claim.id)
-            return fast.place(found[0])
+            place = fast.place(found[0])
+            crowd = self.crowded.get((claim.kind, claim.name))
+            if crowd is not None:
+                crowd.length = place.position
+            return place
         if crowded:
             self.unflushed.flushed(earlier)
-            self.crowded[claim.kind, claim.name] = clock.now()
+            crowd = self.crowded.get((claim.kind, claim.name))
+            if crowd is not None:
+                crowd.passed_on = clock.now()
             id_, session, token, max_hold, _ = found[0]
             if session in self.own:
                 self.ledger.passed_on.add(id_, Granted(token, None, max_hold), sent)
@@ -136,26 +138,55 @@ class PostgresTable:
         wire = await self.connections.take(until)
         sent = clock.now()
         message = Message(wire)
-        queues = crowded and isinstance(command, cm.Enter)
         passes_on = crowded and isinstance(command, cm.Release)
         # Statements of one message are one transaction. The locks come in one before, for what is seen after them.
-        locks = [names.bucket(claim.name), *([WAIT_LOCK] if queues else [])]
-        # Neither an end nor a place in line has to be on disk before it is told: see `Attempt`.
-        flushed = passes_on or not (queues or isinstance(command, cm.Release))
-        message.lock(self.lock_class, locks, *([] if flushed else [fast.NO_FLUSH]))
-        if passes_on:
-            message.call(*fast.pass_on(claim, self.own))
-        else:
-            message.call(*(fast.queue if queues else fast.statement)(command))
+        # An end does not have to be on disk before it is told: see `Attempt`.
+        flushed = passes_on or isinstance(command, cm.Enter)
+        message.lock(self.lock_class, [names.bucket(claim.name)], *([] if flushed else [fast.NO_FLUSH]))
+        message.call(*(fast.pass_on(claim, self.own) if passes_on else fast.statement(command)))
         try:
             return sent, await message.send(until)
         finally:
             await self._give_back(wire, until)
 
-    async def _let_others_go(self, claim: Claim) -> None:
-        left = self.crowded.get((claim.kind, claim.name), 0.0) + COURTESY - clock.now()
-        if left > 0:
-            await self.connections.sockets.pause(left)
+    async def _queue(self, claim: Claim, until: float) -> list[Any]:
+        """Take a place in line, together with others of this process who want one in the same line."""
+        sockets = self.connections.sockets
+        crowd = self.crowded.get((claim.kind, claim.name)) or Crowd(sockets.turns(1))
+        seat = Seat(claim)
+        crowd.seats.append(seat)
+        try:
+            left = crowd.courtesy()
+            if left > 0:
+                await sockets.pause(left)
+            if not await crowd.door.take(until):
+                raise lost(self.address, "others were asking for places in line", committing=seat.asked)
+            try:
+                if seat.found is None:
+                    await self._ask_for_places(crowd.take(seat), until)
+            finally:
+                crowd.door.give()
+        finally:
+            seat.over = True
+        return seat.found or []
+
+    async def _ask_for_places(self, seats: list[Seat], until: float) -> None:
+        """All in one round trip. Where it fails, the others ask again by themselves."""
+        wire = await self.connections.take(until)
+        message = Message(wire)
+        claims = [seat.claim for seat in seats]
+        # A place in line does not have to be on disk before it is told: see `Attempt`.
+        message.lock(self.lock_class, [names.bucket(claims[0].name), WAIT_LOCK], fast.NO_FLUSH)
+        message.call(*fast.queue(claims))
+        for seat in seats:
+            seat.asked = True
+        try:
+            (places,) = await message.send(until)
+        finally:
+            await self._give_back(wire, until)
+        found = {each[0]: each for each in places}
+        for seat in seats:
+            seat.found = [found[seat.claim.id]] if seat.claim.id in found else []
 
     async def _after_loss(self, command: cm.Enter | cm.Release, until: float) -> cm.Reply:
         """The connection broke, and it may have been done. An enter can be repeated; a release looks first."""
@@ -254,7 +285,8 @@ class PostgresTable:
         self.ledger.queued.add(claim.id)
         if len(self.crowded) >= MOST_CROWDED:
             self.crowded.clear()
-        self.crowded.setdefault(where, 0.0)
+        if where not in self.crowded:
+            self.crowded[where] = Crowd(self.connections.sockets.turns(1))
 
     def _pass_on(self, attempt: Attempt, sent: float) -> None:
         """Tell the claims of this process what became of them."""
