@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from holdfast.core.table.changes import PutCell, PutRow, PutSession
 from holdfast.engines.resp.wire import pack
+from holdfast.runtime import clock
 from holdfast.server.store import StoreBroken, StoreFull
 from tests.server.inside import Client, GatedStore, Inside
 
@@ -91,6 +93,35 @@ async def test_a_patient_store_gets_those_who_were_just_answered_with_those_who_
     await inside.settle()
 
     assert [len(first.replies()), len(second.replies())] == [1, 1]
+
+
+async def test_patience_counts_from_when_all_were_answered(
+    inside: Inside, store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To let out very many answers takes longer than it lasts."""
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    be_patient(inside, store, 60.0)
+    batches, now, passed = inside.service.batches, clock.now, [0.0]
+    let_out = batches.let_out
+
+    def slowly(*output: Any) -> None:
+        let_out(*output)
+        passed[0] += 100.0
+
+    monkeypatch.setattr(clock, "now", lambda: now() + passed[0])
+    monkeypatch.setattr(batches, "let_out", slowly)
+    first.send("HF.ACQUIRE", "session1-1", "k1")
+    await inside.turn()
+    second.send("HF.ACQUIRE", "session2-1", "k2")
+    store.let()
+    await inside.turn(20)
+
+    assert len(first.replies()) == 1
+    assert store.gates == []
+    first.send("HF.RELEASE", "session1-1")
+    await inside.turn()
+    store.let()
+    await inside.settle()
 
 
 async def test_a_patient_store_does_not_wait_when_all_who_were_answered_are_there(

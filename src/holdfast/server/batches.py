@@ -109,8 +109,9 @@ class Batches:
                     continue
                 self._took(clock.now() - began, len(changes))
                 self._expected = len(parcels) + len(self.speakers)
-                self._patient_until = self.loop.time() + min(self.store.patience, self._pace / 2)
                 self.let_out(parcels, observers)
+                # From now on: to let out very many answers takes as long as the patience lasts.
+                self._patient_until = clock.now() + min(self.store.patience, self._pace / 2)
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
             disappoint(observers)
             self._broken(error)
@@ -129,7 +130,7 @@ class Batches:
         Otherwise those who came during a commit and those who were answered by it take turns for ever: twice as many
         commits, each half as large.
         """
-        left = self._patient_until - self.loop.time()
+        left = self._patient_until - clock.now()
         if left <= 0 or len(self.speakers) >= self._expected:
             return
         self._company = self.loop.create_future()
