@@ -11,13 +11,14 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast import HoldfastError
+from holdfast import EngineUnavailable, HoldfastError
 from holdfast.core import names
 from holdfast.engines.postgres import fast
 from holdfast.engines.postgres.crowd import Crowd, Seat
 from holdfast.engines.postgres.schema import lock_class
 from holdfast.engines.postgres.sockets import ThreadTurns
 from holdfast.engines.postgres.table import PostgresTable
+from holdfast.engines.postgres.wire import WireLost
 from holdfast.model import Claim
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import run
@@ -129,6 +130,31 @@ def test_when_the_connection_of_who_asks_breaks_everybody_gets_a_place_all_the_s
     assert len(scene.groups) > 1
     assert sorted(scene.end()) == ["a", "b", "c", "first"]
     assert scene.errors == []
+
+
+def test_what_another_may_have_sent_for_it_leaves_the_outcome_open(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place that nobody knows of would be granted in the end, to nobody."""
+    ask = PostgresTable._ask_for_places
+
+    async def ask_unheard(table: PostgresTable, seats: list[Seat], until: float) -> None:
+        if len(seats) == 1:
+            raise EngineUnavailable(table.address, "it is out of reach", "not done")
+        await ask(table, seats, until)
+        for seat in seats:
+            seat.found = None
+        raise WireLost("cut before the answer")
+
+    monkeypatch.setattr(PostgresTable, "_ask_for_places", ask_unheard)
+    scene.want_all("a", "b")
+    scene.open()
+    wait_until(lambda: len(scene.errors) == 1, WITHIN, "one being told")
+
+    assert isinstance(scene.errors[0], EngineUnavailable)
+    assert scene.errors[0].outcome == "unknown"
+    scene.wait_for(2)
+    assert scene.end() == ["first", "a"]
 
 
 def test_who_gave_up_before_the_door_gets_no_place(scene: Scene) -> None:

@@ -24,6 +24,7 @@ from holdfast.engines.engine import nobody
 from holdfast.engines.postgres import crowd as postgres_crowd
 from holdfast.engines.postgres.address import parse_address
 from holdfast.engines.postgres.connections import Checked, Connections
+from holdfast.engines.postgres.crowd import Seat
 from holdfast.engines.postgres.ledger import Ledger
 from holdfast.engines.postgres.sockets import ThreadSockets
 from holdfast.engines.postgres.table import PostgresTable
@@ -91,8 +92,10 @@ class CountedTable(PostgresTable):
         super().__init__(connections, ledger, deliver)
         self.shortcuts = shortcuts
 
-    async def _fast(self, command: cmd.Enter | cmd.Release, crowded: bool, until: float) -> cmd.Reply | None:
-        reply = await super()._fast(command, crowded, until)
+    async def _fast(
+        self, command: cmd.Enter | cmd.Release, crowded: bool, until: float, seat: Seat | None = None
+    ) -> cmd.Reply | None:
+        reply = await super()._fast(command, crowded, until, seat)
         if reply is not None:
             self.shortcuts[f"{type(command).__name__}{' where it is crowded' if crowded else ''}"] += 1
         return reply

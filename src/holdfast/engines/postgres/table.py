@@ -66,7 +66,9 @@ class PostgresTable:
                 claim = command.claim
                 self.ledger.forget(claim.id)
                 crowded = (claim.kind, claim.name) in self.crowded
-                if fast.fits(claim) and (isinstance(command, cm.Release) or claim.waits or not crowded):
+                if crowded and isinstance(command, cm.Enter) and claim.waits and fast.fits(claim):
+                    return await self._enter_together(command, until)
+                if fast.fits(claim) and (isinstance(command, cm.Release) or not crowded):
                     reply = await self._fast(command, crowded, until)
                     if reply is not None:
                         return reply
@@ -85,14 +87,29 @@ class PostgresTable:
                 raise
             self.unflushed.flushed([claim.id])
 
-    async def _fast(self, command: cm.Enter | cm.Release, crowded: bool, until: float) -> cm.Reply | None:
+    async def _enter_together(self, command: cm.Enter, until: float) -> cm.Reply:
+        """Enter with others who want a place in the same line. What one of them has sent leaves the outcome open."""
+        seat = Seat(command.claim)
+        try:
+            reply = await self._fast(command, True, until, seat)
+            return reply if reply is not None else (await self._step(command, until))[0]
+        except EngineUnavailable as error:
+            # First this, so that nobody asks for it who has not said so yet.
+            seat.over = True
+            if seat.asked and error.outcome == "not done":
+                raise lost(self.address, error.problem, committing=True) from error
+            raise
+
+    async def _fast(
+        self, command: cm.Enter | cm.Release, crowded: bool, until: float, seat: Seat | None = None
+    ) -> cm.Reply | None:
         """All in one round trip; None where something is in the way, and nothing was done."""
         claim = command.claim
         releases = isinstance(command, cm.Release)
         earlier = self.unflushed.snapshot()
         try:
-            if crowded and isinstance(command, cm.Enter):
-                found = await self._queue(claim, until)
+            if seat is not None:
+                found = await self._queue(seat, until)
             else:
                 sent, found = await self._take_shortcut(command, crowded, until)
         except SqlError as error:
@@ -149,18 +166,17 @@ class PostgresTable:
         finally:
             await self._give_back(wire, until)
 
-    async def _queue(self, claim: Claim, until: float) -> list[Any]:
+    async def _queue(self, seat: Seat, until: float) -> list[Any]:
         """Take a place in line, together with others of this process who want one in the same line."""
         sockets = self.connections.sockets
-        crowd = self.crowded.get((claim.kind, claim.name)) or Crowd(sockets.turns(1))
-        seat = Seat(claim)
+        crowd = self.crowded.get((seat.claim.kind, seat.claim.name)) or Crowd(sockets.turns(1))
         crowd.seats.append(seat)
         try:
             left = crowd.courtesy()
             if left > 0:
                 await sockets.pause(left)
             if not await crowd.door.take(until):
-                raise lost(self.address, "others were asking for places in line", committing=seat.asked)
+                raise lost(self.address, "others were asking for places in line", committing=False)
             try:
                 if seat.found is None:
                     await self._ask_for_places(crowd.take(seat), until)
@@ -174,12 +190,12 @@ class PostgresTable:
         """All in one round trip. Where it fails, the others ask again by themselves."""
         wire = await self.connections.take(until)
         message = Message(wire)
-        claims = [seat.claim for seat in seats]
+        for seat in seats:
+            seat.asked = True
+        claims = [seat.claim for seat in seats if not seat.over]
         # A place in line does not have to be on disk before it is told: see `Attempt`.
         message.lock(self.lock_class, [names.bucket(claims[0].name), WAIT_LOCK], fast.NO_FLUSH)
         message.call(*fast.queue(claims))
-        for seat in seats:
-            seat.asked = True
         try:
             (places,) = await message.send(until)
         finally:
