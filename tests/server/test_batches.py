@@ -44,6 +44,15 @@ def be_patient(inside: Inside, store: GatedStore, seconds: float) -> None:
     store.patience, inside.service.batches._pace = seconds, 1e9
 
 
+async def answer_one_while_another_waits(inside: Inside, store: GatedStore, first: Client, second: Client) -> None:
+    """The one that is answered may ask again, with the other."""
+    first.send("HF.ACQUIRE", "session1-1", "k1")
+    await inside.turn()
+    second.send("HF.ACQUIRE", "session2-1", "k2")
+    store.let()
+    await inside.turn(20)
+
+
 async def test_a_grant_is_answered_when_it_is_kept_and_not_before(inside: Inside, store: GatedStore) -> None:
     client = await opened(inside, store, "session1")
     client.send("HF.ACQUIRE", "session1-1", "k")
@@ -79,11 +88,7 @@ async def test_a_patient_store_gets_those_who_were_just_answered_with_those_who_
 ) -> None:
     first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
     be_patient(inside, store, 1e6)
-    first.send("HF.ACQUIRE", "session1-1", "k1")
-    await inside.turn()
-    second.send("HF.ACQUIRE", "session2-1", "k2")
-    store.let()
-    await inside.turn(20)
+    await answer_one_while_another_waits(inside, store, first, second)
     assert len(first.replies()) == 1
     assert store.gates == []
 
@@ -110,11 +115,7 @@ async def test_patience_counts_from_when_all_were_answered(
 
     monkeypatch.setattr(clock, "now", lambda: now() + passed[0])
     monkeypatch.setattr(batches, "let_out", slowly)
-    first.send("HF.ACQUIRE", "session1-1", "k1")
-    await inside.turn()
-    second.send("HF.ACQUIRE", "session2-1", "k2")
-    store.let()
-    await inside.turn(20)
+    await answer_one_while_another_waits(inside, store, first, second)
 
     assert len(first.replies()) == 1
     assert store.gates == []
