@@ -15,8 +15,8 @@ from holdfast.engines.postgres.schema import ddl
 from holdfast.verify.servers.postgres import QUICK, PostgresServer
 
 TABLES = ("sessions", "claims", "cells", "watches", "letters", "tombstones", "counters")
-SCHEMAS = 8
-"""In turn, so that what a test has left behind has ended when its schema is used again."""
+SCHEMAS, DATABASES = 8, 4
+"""In turn, so that what a test has left behind has ended when its schema or database is used again."""
 _running: dict[str, PostgresServer] = {}
 """By URL."""
 
@@ -43,12 +43,23 @@ def postgres(_: Path) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def advisory(_: Path) -> Iterator[Callable[[], str]]:
-    """One server for the run. There is nothing to make for a test: whatever is held goes with its client."""
-    with PostgresServer() as server:
-        url = f"{server.url}?recipe=advisory"
-        _running[url] = server
-        yield lambda: url
-        del _running[url]
+    """One server for the run. Databases do not see each other's advisory locks: tests use some of them in turn."""
+    with PostgresServer() as server, psycopg.connect(server.url, autocommit=True) as connection:
+        turns = itertools.count()
+        urls: list[str] = []
+
+        def another() -> str:
+            turn = next(turns)
+            if turn < DATABASES:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(f"test_{turn}")))
+                url = server.url.rpartition("/")[0] + f"/test_{turn}?recipe=advisory"
+                urls.append(url)
+                _running[url] = server
+            return urls[turn % DATABASES]
+
+        yield another
+        for url in urls:
+            del _running[url]
 
 
 @contextmanager

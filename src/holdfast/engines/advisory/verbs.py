@@ -320,16 +320,17 @@ class AdvisoryVerbs:
         return Done()
 
     async def close_session(self, session: str, until: float) -> Done:
-        """The end of the connections is the end of all that they hold.
+        """The end of the connections is the end of all that they hold, and it is waited for.
 
-        A server process that waits for a lock would notice it a second later, and stand in line until then.
+        A server process that nobody waits for may go on holding for a while; one that itself waits for a lock would
+        notice a second later that its client is gone, and stand in line until then.
         """
         self.holdings.closing = True
-        waiting = [bound.wire for _, bound in self.holdings.watched() if bound.pending is not None]
+        used = [bound.wire for _, bound in self.holdings.watched()]
         try:
-            if waiting:
-                patience = ", 1000" if waiting[0].connection.server_version >= 140000 else ""
-                processes = [wire.server_pid for wire in waiting]
+            if used:
+                patience = ", 1000" if used[0].connection.server_version >= 140000 else ""
+                processes = [wire.server_pid for wire in used]
                 end = f"pg_terminate_backend(pid{patience})"
                 await self._ask(f"SELECT to_json(count({end})) FROM unnest(ARRAY{processes}) AS pid", until)
         finally:
