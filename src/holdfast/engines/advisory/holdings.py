@@ -39,6 +39,8 @@ class Bound:
     """What its server process waits for."""
     gone: bool = False
     """Whether somebody saw that it is broken."""
+    stained: bool = False
+    """Whether something may be held on it that nobody has: it is closed instead of used again."""
 
 
 @dataclass(eq=False)
@@ -86,14 +88,20 @@ class Holdings:
             self.bell.interrupt()
 
     def lose(self, bound: Bound, reason: str) -> None:
-        """A connection is gone, and all that it held."""
+        """A connection is gone, and all that it held: whoever sees it first tells everybody, at once."""
         with self.lock:
             gone = [self.taken.pop(id_) for id_ in bound.claims if id_ in self.taken]
             for taken in gone:
                 self.lost[taken.claim.id] = reason
+            pending = bound.pending
             bound.claims.clear()
             bound.pending, bound.gone = None, True
         self.look_up()
+        if self.bell is not None:
+            for taken in gone:
+                # Who waited looks, and begins anew.
+                what = GRANTED if taken is pending else GONE
+                self.bell.deliver(Notice(taken.claim.session, taken.claim.id, what))
 
     def hang_up(self) -> None:
         """End every connection that holds something, from any thread: the server lets go of all of it."""
@@ -161,10 +169,7 @@ class AdvisoryBell(Alarm):
                 self.holdings.wires.pop(wire, None)
             if bound is None:
                 return  # nothing is on it; whoever takes it next finds out
-            claims = list(bound.claims.values())
             self.holdings.lose(bound, CONNECTION_LOST)
-            for taken in claims:
-                self.deliver(Notice(taken.claim.session, taken.claim.id, GRANTED if taken is pending else GONE))
         elif pending is not None:
             self._told.add(id(pending))
             self.deliver(Notice(pending.claim.session, pending.claim.id, GRANTED))

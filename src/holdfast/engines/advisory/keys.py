@@ -46,6 +46,13 @@ _TAKEN = f"json_build_array({CLOCK}, pg_backend_pid())"
 # CASE evaluates its condition first: the clock is read under the lock.
 _WAIT = f"SELECT CASE WHEN {_TAG} AND {{lock}}($1) IS NOT NULL THEN {_TAKEN} END"
 _TRY = f"SELECT CASE WHEN {_TAG} AND {{lock}}($1) THEN {_TAKEN} WHEN {_NO_TAG} THEN NULL END"
+# A wait that is cancelled may have been granted by then, and an error gives back nothing that a session holds. But to
+# unlock what is not held would be written to the server's log.
+_HELD = (
+    "EXISTS (SELECT 1 FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objsubid = 1 AND granted"
+    " AND classid = (($1 >> 32) & 4294967295)::oid AND objid = ($1 & 4294967295)::oid AND mode = '{mode}')"
+)
+_GIVE_UP = f"SELECT json_build_array(CASE WHEN {_HELD} THEN {{unlock}}($1) END, {_NO_TAG})"
 _GIVE = f"SELECT json_build_array({{unlock}}($1), {_NO_TAG})"
 STATEMENTS = tuple(
     Statement(f"hf_{name}", "int8, int, int", sql)
@@ -56,7 +63,8 @@ STATEMENTS = tuple(
         ("try_shared", _TRY.format(lock="pg_try_advisory_lock_shared")),
         ("give", _GIVE.format(unlock="pg_advisory_unlock")),
         ("give_shared", _GIVE.format(unlock="pg_advisory_unlock_shared")),
-        # After a wait that came to nothing.
+        ("give_up", _GIVE_UP.format(unlock="pg_advisory_unlock", mode="ExclusiveLock")),
+        ("give_up_shared", _GIVE_UP.format(unlock="pg_advisory_unlock_shared", mode="ShareLock")),
         ("give_tag", f"SELECT to_json($1 IS NOT NULL AND {_NO_TAG})"),
     )
 )
@@ -73,6 +81,11 @@ def take(claim: Claim) -> bytes:
 def give(claim: Claim) -> bytes:
     """The statement that gives it back."""
     return b"hf_give_shared" if claim.mode == "shared" else b"hf_give"
+
+
+def give_up(claim: Claim) -> bytes:
+    """The statement after a wait that ended with an error: gives back whatever it has taken by then."""
+    return b"hf_give_up_shared" if claim.mode == "shared" else b"hf_give_up"
 
 
 def parties(keys: Keys) -> str:

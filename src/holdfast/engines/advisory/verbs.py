@@ -77,7 +77,7 @@ class AdvisoryVerbs:
         bound.turns.give()
         if not bound.claims and self._bound.get(owner) is bound:
             del self._bound[owner]
-            if bound.gone:
+            if bound.gone or bound.stained:
                 bound.wire.close()
             else:
                 self._unused[bound.wire] = bound
@@ -98,7 +98,6 @@ class AdvisoryVerbs:
             return await self.look(claim, until)
         for fresh in (False, True):
             bound = await self._bind(claim.owner, until)
-            unused = not bound.claims
             taken = Taken(claim, keys.keys_of(claim.kind, claim.name), bound)
             try:
                 if bound.pending is not None:
@@ -106,12 +105,13 @@ class AdvisoryVerbs:
                     return Refused() if not claim.waits else Place(1)
                 await bound.wire.post_prepared(keys.take(claim), taken.keys.values, until)
                 self._expect(taken)
-                return await self._attend(taken, until)
+                standing = await self._attend(taken, until)
+                return await self._place(taken, until) if isinstance(standing, Place) else standing
             except WireLost as error:
                 self._forget(taken)
-                if fresh or error.late or not unused or self.holdings.closing:
+                if fresh or error.late or self.holdings.closing:
                     raise lost(self.address, error, committing=False) from error
-                # It had died while nobody used it; nothing can be held on a connection that is gone.
+                # Nothing can be held on a connection that is gone. What its owner held there is lost, and said to be.
                 self.connections.drop_idle()
             finally:
                 self._leave(bound, claim.owner)
@@ -141,7 +141,7 @@ class AdvisoryVerbs:
             (found,) = await bound.wire.answer(until)
         except SqlError as error:
             self._forget(taken)
-            await self._give_tag(taken, until)
+            await self._give_up(taken, until)
             if error.state == "40P01":
                 return Deadlocked(self._cycle(claim, error))
             raise unavailable(self.address, error) from error
@@ -178,9 +178,7 @@ class AdvisoryVerbs:
             if bound.pending is not taken:
                 return Gone("it was withdrawn")
             standing = await self._attend(taken, until)
-            if isinstance(standing, Place):
-                return Place(1, await self._blocker(taken, until))
-            return standing
+            return await self._place(taken, until) if isinstance(standing, Place) else standing
         except WireLost as error:
             raise lost(self.address, error, committing=False) from error
         finally:
@@ -250,23 +248,31 @@ class AdvisoryVerbs:
         patience = 0.0
         while not await bound.wire.answered(min(until, clock.now() + patience)) and clock.now() < until:
             # A cancel that comes before the server process has read the statement does nothing: again, after a while.
-            bound.wire.cancel()
+            await bound.wire.cancel(until)
             patience = min(0.2, 2 * patience + 0.02)
         bound.pending = None
         try:
             (found,) = await bound.wire.answer(until)
         except SqlError:
-            await self._give_tag(pending, until)
+            await self._give_up(pending, until)
             return
         if found is not None:
             pending.token = found[0]
 
-    async def _give_tag(self, taken: Taken, until: float) -> None:
-        """A wait came to nothing; but an error does not give back what a session has taken before it."""
-        wire = taken.bound.wire
-        if wire.alive:
-            await wire.post_prepared(b"hf_give_tag", taken.keys.values, until)
-            await wire.answer(until)
+    async def _give_up(self, taken: Taken, until: float) -> None:
+        """A wait ended with an error, which gives back nothing of what the session has taken before it.
+
+        If it was cancelled at the last moment, that may be the lock itself.
+        """
+        bound = taken.bound
+        if not bound.wire.alive:
+            return
+        twice = any(each is not taken and each.keys == taken.keys for each in bound.claims.values())
+        # A session takes again what it has, and nobody can tell how often it did: its end sees to that.
+        bound.stained = bound.stained or twice
+        statement = b"hf_give_tag" if twice else keys.give_up(taken.claim)
+        await bound.wire.post_prepared(statement, taken.keys.values, until)
+        await bound.wire.answer(until)
 
     # The session
 
@@ -346,10 +352,23 @@ class AdvisoryVerbs:
         holders = tuple(party for _, party in found if party.token is not None)
         return LockInfo(kind, name, holders, tuple(party for _, party in found if party.token is None))
 
+    async def _place(self, taken: Taken, until: float) -> Place:
+        """Where in line a claim stands, and behind whom, as far as the server says so in a moment."""
+        claim = taken.claim
+        try:
+            found = await self._parties(claim.kind, claim.name, taken.keys, min(until, clock.now() + ATTEND))
+        except EngineUnavailable:
+            # It stands there all the same: this is only what people see of it.
+            return Place(1)
+        line = [party.claim for _, party in found if party.token is None]
+        return Place(line.index(claim.id) + 1 if claim.id in line else 1, self._holder(claim, found))
+
     async def _blocker(self, taken: Taken, until: float) -> Party | None:
         """Who is in the way. Collision if it is there under another name."""
         claim = taken.claim
-        found = await self._parties(claim.kind, claim.name, taken.keys, until)
+        return self._holder(claim, await self._parties(claim.kind, claim.name, taken.keys, until))
+
+    def _holder(self, claim: Claim, found: list[tuple[bool, Party]]) -> Party | None:
         holders = [(tagged, party) for tagged, party in found if party.token is not None]
         if holders and not any(tagged for tagged, _ in holders):
             raise Collision(claim.name)

@@ -20,6 +20,7 @@ Ready = Callable[[int, int, float], Awaitable[bool]]
 
 _GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
 _IDLE = pq.TransactionStatus.IDLE
+_EVENTS: dict[int, int] = {pq.PollingStatus.READING: READ, pq.PollingStatus.WRITING: WRITE}
 _read_json = json.JSONDecoder().decode
 
 
@@ -207,10 +208,24 @@ class Wire:
             found.append((notice.relname.decode(), notice.extra.decode()))
         return found
 
-    def cancel(self) -> None:
-        """Ask the server to give up what it is doing for this wire; it may have done it by then."""
+    async def cancel(self, until: float) -> None:
+        """Ask the server to give up what it is doing for this wire; it may have done it by then, or never hear of it.
+
+        A libpq before 17 can only block until the server has heard.
+        """
         try:
-            self.connection.get_cancel().cancel()
+            if pq.version() < 170000:
+                self.connection.get_cancel().cancel()
+                return
+            asking = self.connection.cancel_conn()
+            try:
+                asking.start()
+                while (event := _EVENTS.get(asking.poll())) and await self.ready(asking.socket, event, until):
+                    continue
+                if asking.status == pq.ConnStatus.BAD:
+                    raise psycopg.OperationalError(asking.get_error_message())
+            finally:
+                asking.finish()
         except psycopg.OperationalError as error:
             self.close()
             raise WireLost(str(error).strip()) from error
