@@ -187,11 +187,18 @@ class Guarantees:
     events: frozenset[str] = field(default_factory=frozenset)
     cells: bool = True
     """Whether it keeps cells, and with them what is made of them: latch, barrier, once, partition, log."""
+    recorded: bool = True
+    """Whether claims are on record by name: who holds in another client, `list()`, `leader()`, `break_lock()`."""
+    hand_over: bool = True
+    """Whether a grant can be handed over to another client and adopted there."""
     lost_node: str = ""
     """What happens when a node is lost, in a sentence."""
     summary: str = ""
 
-    FLAGS = ("consensus", "durable", "leased", "fair", "notified", "deadlock_detection", "strict_fencing")
+    FLAGS = (
+        "consensus", "durable", "leased", "fair", "notified", "deadlock_detection", "cells", "recorded", "hand_over",
+        "strict_fencing",
+    )  # fmt: skip
 
     def has(self, flag: str) -> bool:
         """Whether the guarantee that `require=` names so is given."""

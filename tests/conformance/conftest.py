@@ -7,13 +7,14 @@ API has its turn (turns.py). With `HOLDFAST_THOROUGH=1` every test runs on every
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
+import holdfast
 from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES, Subject
-from tests.conformance.stage import Stage
+from tests.conformance.stage import Breaker, Stage, taking_away
 from tests.conformance.turns import THOROUGH, take
 
 
@@ -29,9 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     subjects = [
         subject
         for subject in ENGINES
-        if all(getattr(subject, name) for name in needed)
-        and (everywhere or subject.like is None)
-        and (subject.parts is None or (test.path.stem in subject.parts and test.name not in subject.beside))
+        if all(getattr(subject, name) for name in needed) and (everywhere or subject.like is None)
     ]
     take(metafunc, subjects)
 
@@ -74,3 +73,17 @@ async def locks(stage: Stage) -> Front:
 async def rival(stage: Stage) -> Front:
     """Another client of the same engine."""
     return await stage.client(app="rival")
+
+
+@pytest.fixture
+def breaker(subject: Subject, url: str) -> Iterator[Breaker]:
+    """An operator, who breaks locks from a client of its own, or takes them away as the engine allows."""
+    with holdfast.connect(url) as operator:
+
+        def take(name: str) -> None:
+            if operator.guarantees.recorded:
+                operator.break_lock(name, force=True)
+            else:
+                taking_away(subject)(url, operator.inspect(name))
+
+        yield take

@@ -12,17 +12,27 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from holdfast import LockInfo
 from tests.servers.etcd_subjects import etcd, etcd_stands_still
 from tests.servers.lock_clusters import SHORTEST_TTL, lock_cluster_stands_still, lock_clusters
 from tests.servers.lock_servers import lock_server_stands_still, lock_servers
-from tests.servers.postgres_subjects import advisory, advisory_stands_still, postgres, postgres_is_blocked
-from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, sentinel, valkey
+from tests.servers.postgres_subjects import (
+    advisory,
+    advisory_backends_end,
+    advisory_hangs_up,
+    advisory_stands_still,
+    postgres,
+    postgres_is_blocked,
+)
+from tests.servers.redis_subjects import cluster, redis, redis_stands_still, rediss, redlock, sentinel, valkey
 from tests.servers.zookeeper_subjects import zookeeper, zookeeper_stands_still
 
 FreshUrl = Callable[[], str]
 Start = Callable[[Path], AbstractContextManager[FreshUrl]]
 Outage = Callable[[str], AbstractContextManager[None]]
+TakeAway = Callable[[str, LockInfo], None]
 
 _numbers = itertools.count(1)
 
@@ -42,10 +52,12 @@ class Subject:
     """By how much longer than a short ttl the engine may take to see that a client is dead."""
     like: str | None = None
     """The engine whose scripts it runs, over connections of another kind."""
-    parts: frozenset[str] | None = None
-    """The parts of the suite that are about what it can do; all of them, if None."""
-    beside: frozenset[str] = frozenset()
-    """Tests of these parts that need what it cannot do, which its own tests assert."""
+    ttl: float = 10.0
+    """Of a client that asks for no other; short where a holder hears of a break with its next heartbeat."""
+    take_away: TakeAway | None = None
+    """Makes those who hold a lock at a URL lose it; needed where there is no record from which it could be broken."""
+    hang_up: Callable[[Any], None] | None = None
+    """Ends an engine's connections as the end of its process does; needed where they are what proves its life."""
 
 
 @contextmanager
@@ -94,25 +106,14 @@ ENGINES = (
         advisory,
         across_processes=True,
         outage=advisory_stands_still,
-        parts=frozenset(
-            {"test_exclusion", "test_line", "test_process", "test_rwlock", "test_semaphore", "test_subtree"}
-        ),
-        beside=frozenset(
-            {
-                "test_namespaces_do_not_see_each_other",  # cells
-                "test_tokens_grow_across_a_forced_break",
-                "test_releasing_a_lost_grant_says_so_and_changes_nothing",  # broken
-                "test_an_aio_callback_may_be_a_coroutine",  # broken
-                "test_one_holds_and_the_other_does_not",  # names the owner in another client
-                "test_a_waiter_is_told_its_place",
-            }
-        ),
+        # A server process that waits for a lock looks once a second whether its client is still there.
+        lag=1.0,
+        take_away=advisory_backends_end,
+        hang_up=advisory_hangs_up,
     ),
+    Subject("redlock", redlock, across_processes=True, outage=redis_stands_still, ttl=2.0),
     Subject("zookeeper", zookeeper, across_processes=True, outage=zookeeper_stands_still, lag=1.0),
 )
 
 DEPLOYMENTS = {"holdfast+cluster": "holdfast", "valkey": "redis"}
 """Subjects that are another deployment of an engine, and no scheme of their own."""
-
-ELSEWHERE = {"redlock": "tests/engines/redlock"}
-"""Engines that have neither a line that anybody can see nor cells nor watches: tested where it says."""

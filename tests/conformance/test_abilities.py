@@ -10,17 +10,24 @@ import pytest
 
 from holdfast import Unsupported
 from holdfast.engines import memory, registry
-from tests.conformance.abilities import BUILD, CELLS
+from tests.conformance.abilities import ABILITIES, BUILD, refuses
 from tests.conformance.apis import Api, Front
 from tests.conformance.engines import Subject
 from tests.conformance.stage import Stage
 
 
 class NarrowEngine(memory.MemoryEngine):
-    """The engine in memory, promising less: exclusive locks, and no cells."""
+    """The engine in memory, promising exclusive locks and nothing else that could be refused."""
 
     schemes = ("narrow",)
-    guarantees = replace(memory.GUARANTEES, modes=frozenset({"exclusive"}), cells=False)
+    guarantees = replace(
+        memory.GUARANTEES,
+        modes=frozenset({"exclusive"}),
+        events=frozenset(),
+        cells=False,
+        recorded=False,
+        hand_over=False,
+    )
 
 
 @pytest.fixture
@@ -41,11 +48,19 @@ async def test_a_mode_that_the_engine_lacks_is_refused_when_the_lock_is_built(na
     assert "sqlite://" in refused.value.instead
 
 
-@pytest.mark.parametrize("front", CELLS)
-async def test_what_needs_a_cell_is_refused_when_it_is_built(narrow: Front, front: str) -> None:
-    with pytest.raises(Unsupported) as refused:
-        CELLS[front](narrow)
-    assert "sqlite://" in refused.value.instead
+CALLS = {f"{name}: {each}": call for name, ability in ABILITIES.items() for each, call in ability.calls.items()}
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_what_the_guarantees_rule_out_is_refused_before_anything_is_sent(narrow: Front, call: str) -> None:
+    await refuses(narrow, CALLS[call])
+
+
+async def test_a_grant_that_cannot_be_handed_over_says_so_and_is_kept(narrow: Front) -> None:
+    held = await narrow.lock("k").acquire()
+    with pytest.raises(Unsupported):
+        await held.hand_over()
+    held.check()
 
 
 async def test_what_the_engine_can_do_it_does(narrow: Front) -> None:

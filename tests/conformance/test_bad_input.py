@@ -12,6 +12,7 @@ import pytest
 import holdfast
 from holdfast import InvalidRequest
 from holdfast.engines import registry
+from tests.conformance.abilities import needs
 from tests.conformance.apis import Api, Front
 from tests.conformance.refusals import declined, refused
 from tests.conformance.stage import Stage
@@ -54,6 +55,14 @@ VALUES: dict[str, Callable[[Front], Any]] = {
     "limit float": lambda locks: locks.semaphore("k", limit=1.0),
     "limit text": lambda locks: locks.semaphore("k", limit="2"),
     "limit none": lambda locks: locks.semaphore("k", limit=None),
+    "value": lambda locks: locks.election("k", value=7),
+    "rwlock wait": lambda locks: locks.rwlock("k", wait=-1),
+    "lock_all wait": lambda locks: locks.lock_all("k", wait=-1),
+    "election wait": lambda locks: locks.election("k", wait=-1),
+    "prefix": lambda locks: locks.watch("a//"),
+}
+
+CELL_VALUES: dict[str, Callable[[Front], Any]] = {
     "parties 0": lambda locks: locks.barrier("k", parties=0),
     "parties bool": lambda locks: locks.barrier("k", parties=True),
     "count 0": lambda locks: locks.latch("k", count=0),
@@ -62,12 +71,8 @@ VALUES: dict[str, Callable[[Front], Any]] = {
     "once wait": lambda locks: locks.once("k", wait=-1),
     "member": lambda locks: locks.partition("k", member="a//b"),
     "on_change": lambda locks: locks.partition("k", on_change="not a function"),
-    "value": lambda locks: locks.election("k", value=7),
-    "rwlock wait": lambda locks: locks.rwlock("k", wait=-1),
-    "lock_all wait": lambda locks: locks.lock_all("k", wait=-1),
-    "election wait": lambda locks: locks.election("k", wait=-1),
-    "prefix": lambda locks: locks.watch("a//"),
 }
+"""Of what is kept in cells."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "ttl 0.09": {"ttl": 0.09},
@@ -89,12 +94,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.by_turns
-async def test_a_name_that_breaks_the_rules_is_refused(locks: Front) -> None:
+async def test_a_name_that_breaks_the_rules_is_refused(stage: Stage, locks: Front) -> None:
     taken = [
         (front, name) for front, build in FRONTS.items() for name in NAMES if not refused(partial(build, locks, name))
     ]
     assert taken == []
-    assert await locks.list() == []
+    assert await stage.in_use(locks, "good") == []
 
 
 async def test_a_name_that_breaks_the_rules_cannot_be_looked_at_or_broken(locks: Front) -> None:
@@ -113,32 +118,41 @@ async def test_an_invalid_request_is_a_value_error_with_its_facts(locks: Front) 
     assert "'a//b'" in str(refused.value)
 
 
-async def test_every_other_name_is_good(locks: Front, rival: Front) -> None:
+async def test_every_other_name_is_good(stage: Stage, locks: Front, rival: Front) -> None:
     for name in GOOD_NAMES:
         async with locks.lock(name):
             assert await rival.lock(name).try_acquire() is None
-            assert [info.name for info in await rival.list()] == [name]
+            assert await stage.in_use(rival, *GOOD_NAMES) == [name]
 
 
-async def test_a_value_that_cannot_be_is_refused(locks: Front) -> None:
+async def test_a_value_that_cannot_be_is_refused(stage: Stage, locks: Front) -> None:
     assert [case for case, build in VALUES.items() if not refused(partial(build, locks))] == []
-    assert await locks.list() == []
+    assert await stage.in_use(locks, "k") == []
 
 
-async def test_a_wait_that_cannot_be_is_refused_at_the_call(locks: Front) -> None:
-    calls = {
-        "lock": locks.lock("k").acquire,
-        "lock_all": locks.lock_all("k").acquire,
-        "election": locks.election("k").campaign,
-        "latch": locks.latch("k", count=1).wait,
-        "barrier": locks.barrier("k", parties=2).wait,
-    }
+@needs("cells", "shared")
+async def test_a_value_that_cannot_be_is_refused_for_what_is_kept_in_cells(locks: Front) -> None:
+    assert [case for case, build in CELL_VALUES.items() if not refused(partial(build, locks))] == []
+    assert locks.target._core.session is None
+
+
+async def test_a_wait_that_cannot_be_is_refused_at_the_call(stage: Stage, locks: Front) -> None:
+    await waits_are_refused(locks.lock("k").acquire, locks.lock_all("k").acquire, locks.election("k").campaign)
+
+    assert await stage.in_use(locks, "k") == []
+
+
+@needs("cells", "shared")
+async def test_a_wait_at_a_latch_or_barrier_that_cannot_be_is_refused_at_the_call(locks: Front) -> None:
+    await waits_are_refused(locks.latch("k", count=1).wait, locks.barrier("k", parties=2).wait)
+
+
+async def waits_are_refused(*calls: Callable[..., Any]) -> None:
     waits: list[Any] = [-1, -0.001, float("nan"), "1", True]
-    taken = [(front, wait) for front, call in calls.items() for wait in waits if not await declined(call(wait=wait))]
-    assert taken == []
-    assert await locks.list() == []
+    assert [wait for call in calls for wait in waits if not await declined(call(wait=wait))] == []
 
 
+@needs("cells")
 async def test_a_latch_counts_by_whole_numbers(locks: Front) -> None:
     numbers: list[Any] = [0, -1, True, 1.0, "1"]
     assert [n for n in numbers if not await declined(locks.latch("k", count=3).count_down(n=n))] == []
@@ -151,9 +165,11 @@ async def test_settings_that_cannot_be_are_refused(stage: Stage) -> None:
 @pytest.mark.by_turns
 @pytest.mark.any_connection
 async def test_the_shortest_ttl_is_served(stage: Stage) -> None:
-    client = await stage.client(ttl=0.1)
+    shortest = (await stage.client()).target._core.engine.shortest_ttl
+    client = await stage.client(ttl=shortest)
 
     assert (await client.lock("k").acquire(wait=5.0)).token > 0
+    assert await declined(stage.client(ttl=shortest - 0.01))
 
 
 @pytest.mark.parametrize("url", [7, "", "sqlite", b"sqlite:///x", ["sqlite:///x"], "sqlite:/x", "://x"])

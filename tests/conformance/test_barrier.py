@@ -24,7 +24,7 @@ async def arrived(stage: Stage, client: Front, count: int) -> None:
 
 
 @pytest.mark.any_connection
-@needs("shared")
+@needs("shared", "cells")
 async def test_nobody_passes_before_all_parties_have_come(stage: Stage, locks: Front, rival: Front) -> None:
     waiting = [stage.begin(stage.another(client).barrier("b", parties=3).wait()) for client in (locks, rival)]
     await arrived(stage, locks, 2)
@@ -35,7 +35,7 @@ async def test_nobody_passes_before_all_parties_have_come(stage: Stage, locks: F
     assert len(set(generations)) == 1
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_generation_follows_generation(stage: Stage, locks: Front, rival: Front) -> None:
     async def rounds(client: Front) -> list[Any]:
         barrier = client.barrier("b", parties=3)
@@ -48,7 +48,7 @@ async def test_generation_follows_generation(stage: Stage, locks: Front, rival: 
     assert seen[0] == sorted(set(seen[0]))
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_party_that_gives_up_is_not_counted(stage: Stage, locks: Front, rival: Front) -> None:
     with pytest.raises(NotAcquired):
         await locks.barrier("b", parties=2).wait(wait=0.1)
@@ -61,7 +61,7 @@ async def test_a_party_that_gives_up_is_not_counted(stage: Stage, locks: Front, 
 
 
 @pytest.mark.by_turns
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_dead_party_is_not_counted(stage: Stage, locks: Front, rival: Front) -> None:
     dying = await stage.client(ttl=0.4)
     stage.begin(dying.barrier("b", parties=2).wait())
@@ -76,7 +76,7 @@ async def test_a_dead_party_is_not_counted(stage: Stage, locks: Front, rival: Fr
     await soon(waiting)
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_another_number_of_parties_is_refused(stage: Stage, locks: Front, rival: Front) -> None:
     waiting = stage.begin(locks.barrier("b", parties=2).wait())
     await arrived(stage, rival, 1)
@@ -89,7 +89,7 @@ async def test_another_number_of_parties_is_refused(stage: Stage, locks: Front, 
     await soon(waiting)
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_barrier_of_one_lets_through_at_once(locks: Front) -> None:
     barrier = locks.barrier("b", parties=1)
 

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 import holdfast
 from holdfast import LockLost, aio
-from tests.conformance.stage import eventually
+from tests.conformance.engines import Subject
+from tests.conformance.stage import Breaker, eventually, in_line
 
 
 @pytest.fixture
-def breaker(url: str) -> Iterator[Callable[[str], int]]:
-    """An operator, who breaks locks from a client of its own."""
-    with holdfast.connect(url) as operator:
-        yield lambda name: operator.break_lock(name, force=True)
-
-
-@pytest.fixture
-def blocking(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.connect(url) as client:
+def blocking(subject: Subject, url: str) -> Iterator[holdfast.Client]:
+    with holdfast.connect(url, ttl=subject.ttl) as client:
         yield client
 
 
 @pytest.fixture
-async def tasks(url: str) -> AsyncIterator[aio.Client]:
-    async with aio.connect(url) as client:
+async def tasks(subject: Subject, url: str) -> AsyncIterator[aio.Client]:
+    async with aio.connect(url, ttl=subject.ttl) as client:
         yield client
 
 
@@ -41,7 +35,7 @@ async def never() -> None:
     raise AssertionError("the body was not cancelled")
 
 
-def test_a_blocking_body_sees_the_loss_at_check(blocking: holdfast.Client, breaker: Callable[[str], int]) -> None:
+def test_a_blocking_body_sees_the_loss_at_check(blocking: holdfast.Client, breaker: Breaker) -> None:
     went_on = False
 
     def body() -> None:
@@ -58,7 +52,7 @@ def test_a_blocking_body_sees_the_loss_at_check(blocking: holdfast.Client, break
     assert not went_on
 
 
-def test_a_blocking_body_sees_the_loss_at_its_end(blocking: holdfast.Client, breaker: Callable[[str], int]) -> None:
+def test_a_blocking_body_sees_the_loss_at_its_end(blocking: holdfast.Client, breaker: Breaker) -> None:
     went_on = False
 
     def body() -> None:
@@ -74,16 +68,14 @@ def test_a_blocking_body_sees_the_loss_at_its_end(blocking: holdfast.Client, bre
 
 
 def test_a_loss_is_seen_at_the_end_of_a_blocking_body_that_ends_at_once(
-    blocking: holdfast.Client, breaker: Callable[[str], int]
+    blocking: holdfast.Client, breaker: Breaker
 ) -> None:
     with pytest.raises(LockLost):
         with blocking.lock("k"):
             breaker("k")
 
 
-def test_what_a_blocking_body_raises_is_not_masked_by_the_loss(
-    blocking: holdfast.Client, breaker: Callable[[str], int]
-) -> None:
+def test_what_a_blocking_body_raises_is_not_masked_by_the_loss(blocking: holdfast.Client, breaker: Breaker) -> None:
     def body() -> None:
         with blocking.lock("k") as grant:
             breaker("k")
@@ -95,9 +87,7 @@ def test_what_a_blocking_body_raises_is_not_masked_by_the_loss(
     assert "lost" in "".join(raised.value.__notes__)
 
 
-async def test_an_aio_body_is_cancelled_and_the_loss_comes_out(
-    tasks: aio.Client, breaker: Callable[[str], int]
-) -> None:
+async def test_an_aio_body_is_cancelled_and_the_loss_comes_out(tasks: aio.Client, breaker: Breaker) -> None:
     started = time.monotonic()
 
     async def body() -> None:
@@ -111,9 +101,7 @@ async def test_an_aio_body_is_cancelled_and_the_loss_comes_out(
     assert time.monotonic() - started < 10.0
 
 
-async def test_an_aio_task_lives_on_after_its_body_was_cancelled(
-    tasks: aio.Client, breaker: Callable[[str], int]
-) -> None:
+async def test_an_aio_task_lives_on_after_its_body_was_cancelled(tasks: aio.Client, breaker: Breaker) -> None:
     async def body() -> None:
         async with tasks.lock("k"):
             await asyncio.to_thread(breaker, "k")
@@ -129,9 +117,7 @@ async def test_an_aio_task_lives_on_after_its_body_was_cancelled(
         assert again.valid
 
 
-async def test_what_an_aio_body_raises_is_not_masked_by_the_loss(
-    tasks: aio.Client, breaker: Callable[[str], int]
-) -> None:
+async def test_what_an_aio_body_raises_is_not_masked_by_the_loss(tasks: aio.Client, breaker: Breaker) -> None:
     async def body() -> None:
         async with tasks.lock("k"):
             try:
@@ -161,7 +147,7 @@ async def test_a_cancellation_of_an_aio_body_from_outside_stays_one(tasks: aio.C
 
 
 async def test_an_aio_body_under_several_locks_is_cancelled_when_one_is_lost(
-    tasks: aio.Client, breaker: Callable[[str], int]
+    tasks: aio.Client, breaker: Breaker
 ) -> None:
     async def body() -> None:
         async with tasks.lock_all("a", "b", "c"):
@@ -173,7 +159,7 @@ async def test_an_aio_body_under_several_locks_is_cancelled_when_one_is_lost(
 
 
 async def test_an_aio_body_that_waits_for_another_lock_is_cancelled_there(
-    tasks: aio.Client, blocking: holdfast.Client, breaker: Callable[[str], int]
+    tasks: aio.Client, blocking: holdfast.Client, breaker: Breaker
 ) -> None:
     held = blocking.lock("other").acquire()
 
@@ -182,7 +168,7 @@ async def test_an_aio_body_that_waits_for_another_lock_is_cancelled_there(
             breaking.append(asyncio.create_task(asyncio.to_thread(breaker, "k")))
             await tasks.lock("other").acquire()
 
-    breaking: list[asyncio.Task[int]] = []
+    breaking: list[asyncio.Task[None]] = []
     with pytest.raises(LockLost) as lost:
         await body()
     await breaking[0]
@@ -218,7 +204,7 @@ async def test_an_aio_acquire_that_is_cancelled_while_its_turn_comes_leaves_no_l
     for _ in range(20):
         held = blocking.lock("k").acquire()
         waiting = asyncio.create_task(tasks.lock("k").acquire())
-        await eventually(lambda: bool(blocking.inspect("k").waiters))
+        await eventually(lambda: in_line(blocking, "k", tasks))
         releasing = asyncio.create_task(asyncio.to_thread(held.release))
         await asyncio.sleep(0)
         waiting.cancel()
@@ -234,4 +220,4 @@ async def test_an_aio_client_may_be_awaited_and_entered(url: str) -> None:
     async with client as same:
         assert same is client
     async with aio.connect(url) as other:
-        assert (await other.list()) == []
+        assert (await other.inspect("k")).holders == ()

@@ -15,6 +15,7 @@ from tests.conformance.stage import Stage, eventually, soon
 
 @pytest.mark.any_connection
 @pytest.mark.parametrize("force", [False, True])
+@needs("record")
 async def test_breaking_makes_the_holders_grant_lost(locks: Front, rival: Front, force: bool) -> None:
     held = await locks.lock("k").acquire()
 
@@ -25,6 +26,7 @@ async def test_breaking_makes_the_holders_grant_lost(locks: Front, rival: Front,
     assert await rival.lock("k").try_acquire() is not None
 
 
+@needs("record")
 async def test_breaking_returns_when_the_holder_knows(locks: Front, rival: Front) -> None:
     """Its client makes the grant lost first, then releases it: nobody else holds it while it seems valid."""
     held = await locks.lock("k").acquire()
@@ -35,6 +37,7 @@ async def test_breaking_returns_when_the_holder_knows(locks: Front, rival: Front
 
 
 @pytest.mark.any_connection
+@needs("record")
 async def test_breaking_lets_the_next_in_line_in(stage: Stage, locks: Front, rival: Front) -> None:
     held = await locks.lock("k").acquire()
     waiting = await stage.queued(rival, "k", rival.lock("k").acquire())
@@ -45,6 +48,7 @@ async def test_breaking_lets_the_next_in_line_in(stage: Stage, locks: Front, riv
     assert theirs.valid
 
 
+@needs("record")
 async def test_an_owner_whose_lock_was_broken_can_take_it_again_at_once(locks: Front, rival: Front) -> None:
     for _ in range(5):
         await locks.lock("k").acquire()
@@ -54,6 +58,7 @@ async def test_an_owner_whose_lock_was_broken_can_take_it_again_at_once(locks: F
         await rival.break_lock("k")
 
 
+@needs("record")
 async def test_a_broken_lock_is_given_back_after_its_holder_has_heard(stage: Stage, locks: Front, rival: Front) -> None:
     heard, go_on = threading.Event(), threading.Event()
 
@@ -75,12 +80,13 @@ async def test_a_broken_lock_is_given_back_after_its_holder_has_heard(stage: Sta
     assert len(holders) == 1
 
 
+@needs("record")
 async def test_breaking_what_nobody_holds_does_nothing(locks: Front) -> None:
     assert await locks.break_lock("k") == 0
     assert await locks.break_lock("k", force=True) == 0
 
 
-@needs("shared")
+@needs("shared", "record")
 async def test_breaking_ends_every_reader(locks: Front, rival: Front) -> None:
     readers = [await client.rwlock("k").read().acquire() for client in (locks, rival)]
 
@@ -88,7 +94,7 @@ async def test_breaking_ends_every_reader(locks: Front, rival: Front) -> None:
     assert not any(reader.valid for reader in readers)
 
 
-@needs("semaphore")
+@needs("semaphore", "record")
 async def test_breaking_takes_the_kind_that_it_is_told(locks: Front, rival: Front) -> None:
     held = await locks.semaphore("k", limit=2).acquire()
     lock = await locks.lock("k").acquire()
@@ -99,6 +105,7 @@ async def test_breaking_takes_the_kind_that_it_is_told(locks: Front, rival: Fron
 
 
 @pytest.mark.by_turns
+@needs("record")
 async def test_a_holder_that_does_not_answer_is_removed_one_ttl_later(stage: Stage, locks: Front) -> None:
     quiet = await stage.client(ttl=0.6)
     held = await quiet.lock("k").acquire()
@@ -111,6 +118,7 @@ async def test_a_holder_that_does_not_answer_is_removed_one_ttl_later(stage: Sta
     assert await locks.lock("k").try_acquire() is not None
 
 
+@needs("record")
 async def test_a_forced_break_does_not_wait_for_the_holder(stage: Stage, locks: Front) -> None:
     quiet = await stage.client(ttl=10.0)
     held = await quiet.lock("k").acquire()
@@ -123,6 +131,7 @@ async def test_a_forced_break_does_not_wait_for_the_holder(stage: Stage, locks: 
     assert after.token > held.token
 
 
+@needs("record")
 async def test_an_owner_may_break_its_own_lock_and_take_it_again(locks: Front) -> None:
     held = await locks.lock("k").acquire()
     await locks.break_lock("k")

@@ -10,16 +10,19 @@ import pytest
 import holdfast
 from holdfast import Conflict, InvalidRequest
 from holdfast.bench.counting import Counter
+from tests.conformance.abilities import needs
 from tests.conformance.apis import OVER, Front
 from tests.conformance.refusals import declined
 from tests.conformance.stage import Stage, eventually, soon
 
 
+@needs("cells")
 async def test_a_cell_that_was_never_set_has_no_value(locks: Front) -> None:
     assert await locks.cell("c").get() == (None, 0)
 
 
 @pytest.mark.any_connection
+@needs("cells")
 async def test_what_was_set_comes_back(locks: Front, rival: Front) -> None:
     values = [{"a": [1, 2.5, None, True]}, "text", "ümlaut", 7, False, None, [], b"", b"\x00\xff", b"x" * 65_536]
     for number, value in enumerate(values):
@@ -29,6 +32,7 @@ async def test_what_was_set_comes_back(locks: Front, rival: Front) -> None:
         assert version > 0
 
 
+@needs("cells")
 async def test_a_write_that_expects_the_current_version_is_made(locks: Front, rival: Front) -> None:
     first = await locks.cell("c").set("a", version=0)
     second = await rival.cell("c").set("b", version=first)
@@ -37,6 +41,7 @@ async def test_a_write_that_expects_the_current_version_is_made(locks: Front, ri
     assert await locks.cell("c").get() == ("b", second)
 
 
+@needs("cells")
 async def test_a_write_that_expects_another_version_changes_nothing(locks: Front, rival: Front) -> None:
     first = await locks.cell("c").set("a")
     second = await rival.cell("c").set("b")
@@ -49,6 +54,7 @@ async def test_a_write_that_expects_another_version_changes_nothing(locks: Front
     assert await locks.cell("c").get() == ("b", second)
 
 
+@needs("cells")
 async def test_a_delete_that_expects_another_version_changes_nothing(locks: Front) -> None:
     version = await locks.cell("c").set("a")
 
@@ -59,6 +65,7 @@ async def test_a_delete_that_expects_another_version_changes_nothing(locks: Fron
     assert (await locks.cell("c").get())[0] is None
 
 
+@needs("cells")
 async def test_versions_grow_across_a_delete(locks: Front) -> None:
     cell = locks.cell("c")
     first = await cell.set("a")
@@ -72,6 +79,7 @@ async def test_versions_grow_across_a_delete(locks: Front) -> None:
 
 
 @pytest.mark.any_connection
+@needs("cells")
 async def test_updates_of_many_are_all_made(stage: Stage, locks: Front, rival: Front) -> None:
     async def add(client: Front) -> None:
         for _ in range(5):
@@ -81,6 +89,7 @@ async def test_updates_of_many_are_all_made(stage: Stage, locks: Front, rival: F
     assert (await locks.cell("c").get())[0] == 30
 
 
+@needs("cells")
 async def test_update_returns_what_was_written(locks: Front) -> None:
     value, version = await locks.cell("c").update(lambda value: [value])
 
@@ -89,6 +98,7 @@ async def test_update_returns_what_was_written(locks: Front) -> None:
 
 
 @pytest.mark.any_connection
+@needs("cells")
 async def test_a_watch_shows_the_value_now_and_after_every_change(stage: Stage, locks: Front, rival: Front) -> None:
     await locks.cell("c").set("a")
     stream = stage.another(rival).cell("c").watch()
@@ -109,6 +119,7 @@ async def test_a_watch_shows_the_value_now_and_after_every_change(stage: Stage, 
     await eventually(lambda: seen == ["a", "b", None, "c"])
 
 
+@needs("cells")
 async def test_a_watch_that_is_closed_is_over(locks: Front) -> None:
     await locks.cell("c").set("a")
     stream = locks.cell("c").watch()
@@ -118,6 +129,7 @@ async def test_a_watch_that_is_closed_is_over(locks: Front) -> None:
     assert await stream.next() is OVER
 
 
+@needs("cells")
 async def test_a_value_over_the_limit_is_refused(locks: Front) -> None:
     for value in (b"x" * 65_537, "x" * 65_536):
         with pytest.raises(InvalidRequest):
@@ -125,17 +137,20 @@ async def test_a_value_over_the_limit_is_refused(locks: Front) -> None:
     assert await locks.cell("c").get() == (None, 0)
 
 
+@needs("cells")
 async def test_what_json_cannot_carry_is_refused(locks: Front) -> None:
     values = [object(), {1, 2}, float("nan"), {"a": float("inf")}]
     assert [value for value in values if not await declined(locks.cell("c").set(value))] == []
 
 
+@needs("cells")
 async def test_a_version_that_cannot_be_is_refused(locks: Front) -> None:
     versions = [-1, True, "1", 1.0, 2**70]
     assert [each for each in versions if not await declined(locks.cell("c").set("a", version=each))] == []
     assert [each for each in versions if not await declined(locks.cell("c").delete(version=each))] == []
 
 
+@needs("cells")
 async def test_what_cannot_even_be_shown_is_refused(locks: Front) -> None:
     deep: Any = []
     for _ in range(20_000):
@@ -146,6 +161,7 @@ async def test_what_cannot_even_be_shown_is_refused(locks: Front) -> None:
             await locks.cell("c").set(value)
 
 
+@needs("cells")
 async def test_a_change_that_is_a_coroutine_is_refused(locks: Front) -> None:
     async def change(value: Any) -> Any:
         return value
@@ -154,6 +170,7 @@ async def test_a_change_that_is_a_coroutine_is_refused(locks: Front) -> None:
         await locks.cell("c").update(change)
 
 
+@needs("cells")
 async def test_a_cell_outlives_the_client_that_wrote_it(stage: Stage, locks: Front) -> None:
     version = await locks.cell("c").set("kept")
     await locks.close()
@@ -162,12 +179,14 @@ async def test_a_cell_outlives_the_client_that_wrote_it(stage: Stage, locks: Fro
     assert await later.cell("c").get() == ("kept", version)
 
 
+@needs("cells")
 async def test_retries_that_cannot_be_are_refused(locks: Front) -> None:
     for retries in (-1, True, 1.5, "3", None):
         with pytest.raises(InvalidRequest, match="retries"):
             await locks.cell("c").update(lambda value: value, retries=retries)
 
 
+@needs("cells")
 async def test_an_update_gives_up_after_its_retries(stage: Stage, locks: Front) -> None:
     tries: list[Any] = []
     with holdfast.connect(stage.url) as faster:
@@ -184,6 +203,7 @@ async def test_an_update_gives_up_after_its_retries(stage: Stage, locks: Front) 
     assert (await locks.cell("c").get())[0] == 3
 
 
+@needs("cells")
 async def test_a_change_that_fails_writes_nothing(locks: Front) -> None:
     version = await locks.cell("c").set("a")
 
@@ -195,6 +215,7 @@ async def test_a_change_that_fails_writes_nothing(locks: Front) -> None:
     assert await locks.cell("c").get() == ("a", version)
 
 
+@needs("cells")
 async def test_a_look_or_a_write_is_one_request(locks: Front) -> None:
     cell, counter = locks.cell("c"), Counter()
     await cell.set("warm")  # a connection is made, and a script loaded, once

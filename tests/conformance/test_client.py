@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Guarantees, HoldfastError, InvalidRequest, NotAcquired, WeakerGuarantee
+from tests.conformance.abilities import needs
 from tests.conformance.apis import Api, Front
 from tests.conformance.refusals import refused
 from tests.conformance.stage import Stage
@@ -21,6 +22,9 @@ FLAGS: dict[str, Callable[[Guarantees], bool]] = {
     "fair": lambda given: given.fair,
     "notified": lambda given: given.notified,
     "deadlock_detection": lambda given: given.deadlock_detection,
+    "cells": lambda given: given.cells,
+    "recorded": lambda given: given.recorded,
+    "hand_over": lambda given: given.hand_over,
     "strict_fencing": lambda given: given.fencing == "strict",
 }
 
@@ -60,7 +64,7 @@ async def test_closing_releases_everything(stage: Stage, locks: Front, rival: Fr
     held = [await stage.another(locks).lock(f"k{number}").acquire() for number in range(3)]
     await locks.close()
 
-    assert await rival.list() == []
+    assert await stage.in_use(rival, "k0", "k1", "k2") == []
     assert not any(grant.valid for grant in held)
     assert await rival.lock("k0").try_acquire() is not None
 
@@ -81,11 +85,18 @@ async def test_a_closed_client_takes_no_lock(locks: Front) -> None:
     with pytest.raises(HoldfastError, match="closed"):
         await locks.lock("k").try_acquire()
     with pytest.raises(HoldfastError, match="closed"):
-        await locks.cell("c").set(1)
-    with pytest.raises(HoldfastError, match="closed"):
-        await locks.cell("c").get()
-    with pytest.raises(HoldfastError, match="closed"):
         await locks.inspect("k")
+
+
+@needs("cells")
+async def test_a_closed_client_has_no_cells(locks: Front) -> None:
+    cell = locks.cell("c")
+    await locks.close()
+
+    with pytest.raises(HoldfastError, match="closed"):
+        await cell.set(1)
+    with pytest.raises(HoldfastError, match="closed"):
+        await cell.get()
 
 
 async def test_a_client_is_closed_at_the_end_of_its_with(stage: Stage, rival: Front) -> None:
@@ -101,17 +112,19 @@ async def test_a_client_that_never_asked_for_anything_can_be_closed(stage: Stage
 
 
 async def test_a_function_runs_under_a_lock_named_by_its_arguments(stage: Stage, locks: Front, rival: Front) -> None:
+    names = ["invoice:42/paid", "invoice:7/open"]
+
     async def task(invoice_id: int, *, kind: str = "paid") -> list[str]:
-        return [info.name for info in await rival.target.list()]
+        return [name for name in names if (await rival.target.inspect(name)).holders]
 
     def plain(invoice_id: int, *, kind: str = "paid") -> list[str]:
-        return [info.name for info in rival.target.list()]
+        return [name for name in names if rival.target.inspect(name).holders]
 
     pay = locks.target.locked("invoice:{invoice_id}/{kind}")(stage.api.function(task, plain))
 
     assert await locks.actor.do(pay, 42) == ["invoice:42/paid"]
     assert await locks.actor.do(pay, invoice_id=7, kind="open") == ["invoice:7/open"]
-    assert await rival.list() == []
+    assert await stage.in_use(rival, *names) == []
     assert pay.__name__ in ("task", "plain")
 
 

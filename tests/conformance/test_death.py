@@ -22,7 +22,8 @@ VICTIM = """
 import sys, threading, holdfast
 url, ttl, name, what = sys.argv[1:]
 locks = holdfast.connect(url, ttl=float(ttl), app="victim")
-lock = locks.lock(name, on_wait=lambda place: print("queued", flush=True))
+waits = []
+lock = locks.lock(name, on_wait=lambda place: waits or (waits.append(place), print("queued", flush=True)))
 grant = lock.acquire()
 print("granted", grant.token, flush=True)
 threading.Event().wait()
@@ -91,31 +92,32 @@ async def test_a_living_waiter_keeps_its_place_for_longer_than_its_ttl(stage: St
     held = await locks.lock("k").acquire()
     patient = await stage.client(ttl=1.0)
     waiting = await stage.queued(locks, "k", patient.lock("k").acquire())
-    place = (await locks.inspect("k")).waiters[0].claim
     looker = stage.another(locks)
+    line = [waiter.claim for waiter in (await looker.inspect("k")).waiters]
+    began = time.monotonic()
 
     async def old() -> bool:
         waiters = (await looker.inspect("k")).waiters
-        assert waiters, "it lost its place"
-        return bool(waiters[0].age > 1.5)
+        assert [waiter.claim for waiter in waiters] == line, "it lost its place"
+        return time.monotonic() - began > 1.5 and all(waiter.age > 1.5 for waiter in waiters)
 
     await eventually(old)
-    assert (await locks.inspect("k")).waiters[0].claim == place
     await held.release()
     assert (await soon(waiting)).valid
 
 
 @pytest.mark.by_turns
 async def test_the_line_shows_no_dead_ones(stage: Stage, locks: Front) -> None:
-    dying = await stage.client(ttl=0.3)
+    dying = await stage.client(ttl=0.5)
     held = await dying.lock("k").acquire()
     stage.silence(dying)
 
     async def gone() -> bool:
-        return bool(await locks.list() == [] and (await locks.inspect("k")).holders == ())
+        return await stage.in_use(locks, "k") == [] and (await locks.inspect("k")).holders == ()
 
     await eventually(gone)
-    assert not held.valid
+    if locks.guarantees.leased:
+        assert not held.valid
 
 
 @pytest.mark.by_turns
@@ -162,7 +164,8 @@ async def test_a_process_wakes_another_by_notification(stage: Stage, locks: Fron
         assert process.stdout is not None
         line = await asyncio.to_thread(process.stdout.readline)
 
-        assert time.monotonic() - released < 1.0
+        if locks.guarantees.notified:
+            assert time.monotonic() - released < 1.0
         assert int(line.split()[1]) > held.token
 
 

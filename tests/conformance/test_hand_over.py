@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast import HoldfastError, InvalidRequest, LockLost, NotHeld
+from holdfast import HoldfastError, InvalidRequest, LockLost, NotHeld, Unsupported
 from tests.conformance.abilities import needs
 from tests.conformance.apis import Front
 from tests.conformance.refusals import declined
@@ -12,6 +12,7 @@ from tests.conformance.stage import Stage, eventually, soon
 
 
 @pytest.mark.any_connection
+@needs("hand_over")
 async def test_the_adopter_holds_with_a_higher_token(locks: Front, rival: Front) -> None:
     sent = await locks.lock("k").acquire()
     adopted = await rival.adopt(await sent.hand_over())
@@ -22,6 +23,7 @@ async def test_the_adopter_holds_with_a_higher_token(locks: Front, rival: Front)
     assert await locks.lock("k").try_acquire() is None
 
 
+@needs("hand_over")
 async def test_the_sender_holds_until_then(locks: Front, rival: Front) -> None:
     sent = await locks.lock("k").acquire()
     await sent.hand_over()
@@ -32,6 +34,7 @@ async def test_the_sender_holds_until_then(locks: Front, rival: Front) -> None:
     assert await rival.lock("k").try_acquire() is not None
 
 
+@needs("hand_over")
 async def test_the_senders_grant_is_lost(locks: Front, rival: Front) -> None:
     sent = await locks.lock("k").acquire()
     lost = sent.lost
@@ -45,6 +48,7 @@ async def test_the_senders_grant_is_lost(locks: Front, rival: Front) -> None:
     assert [holder.token for holder in (await locks.inspect("k")).holders] == [adopted.token]
 
 
+@needs("hand_over")
 async def test_it_is_adopted_once(stage: Stage, locks: Front, rival: Front) -> None:
     sent = await locks.lock("k").acquire()
     text = await sent.hand_over()
@@ -57,6 +61,7 @@ async def test_it_is_adopted_once(stage: Stage, locks: Front, rival: Front) -> N
     assert adopted.valid
 
 
+@needs("hand_over")
 async def test_a_line_of_waiters_does_not_overtake_an_adoption(stage: Stage, locks: Front, rival: Front) -> None:
     sent = await locks.lock("k").acquire()
     waiting = await stage.queued(locks, "k", stage.another(rival).lock("k").acquire())
@@ -67,6 +72,7 @@ async def test_a_line_of_waiters_does_not_overtake_an_adoption(stage: Stage, loc
     assert (await soon(waiting)).token > adopted.token
 
 
+@needs("hand_over")
 async def test_it_is_void_when_the_sender_has_released(locks: Front, rival: Front) -> None:
     sent = await locks.lock("k").acquire()
     text = await sent.hand_over()
@@ -77,6 +83,7 @@ async def test_it_is_void_when_the_sender_has_released(locks: Front, rival: Fron
 
 
 @pytest.mark.any_connection
+@needs("hand_over")
 async def test_it_is_void_when_the_senders_client_was_closed(locks: Front, rival: Front) -> None:
     sent = await locks.lock("k").acquire()
     text = await sent.hand_over()
@@ -88,6 +95,7 @@ async def test_it_is_void_when_the_senders_client_was_closed(locks: Front, rival
 
 
 @pytest.mark.by_turns
+@needs("hand_over")
 async def test_it_is_void_when_the_senders_session_has_run_out(stage: Stage, rival: Front) -> None:
     dying = await stage.client(ttl=1.0)
     sent = await dying.lock("k").acquire()
@@ -100,16 +108,29 @@ async def test_it_is_void_when_the_senders_session_has_run_out(stage: Stage, riv
     assert theirs.valid
 
 
-async def test_a_grant_that_is_not_held_cannot_be_handed_over(locks: Front, rival: Front) -> None:
+@needs("hand_over")
+async def test_a_grant_that_is_not_held_cannot_be_handed_over(stage: Stage, locks: Front, rival: Front) -> None:
     released = await locks.lock("k").acquire()
     await released.release()
     lost = await locks.lock("k").acquire()
-    await rival.break_lock("k")
+    await stage.take_away("k", rival)
 
     with pytest.raises(NotHeld):
         await released.hand_over()
     with pytest.raises(LockLost):
         await lost.hand_over()
+
+
+async def test_a_grant_is_held_whether_or_not_it_can_be_handed_over(locks: Front, rival: Front) -> None:
+    held = await locks.lock("k").acquire()
+    if locks.guarantees.hand_over:
+        assert await held.hand_over()
+    else:
+        with pytest.raises(Unsupported, match="hand-over"):
+            await held.hand_over()
+
+    held.check()
+    assert await rival.lock("k").try_acquire() is None
 
 
 async def test_what_is_no_hand_over_is_refused(locks: Front) -> None:
@@ -118,6 +139,7 @@ async def test_what_is_no_hand_over_is_refused(locks: Front) -> None:
     assert [each for each in [*texts, *others] if not await declined(locks.adopt(each))] == []
 
 
+@needs("hand_over")
 async def test_a_forged_secret_adopts_nothing(locks: Front, rival: Front) -> None:
     sent = await locks.lock("k").acquire()
     text = await sent.hand_over()
@@ -129,6 +151,7 @@ async def test_a_forged_secret_adopts_nothing(locks: Front, rival: Front) -> Non
     assert sent.valid
 
 
+@needs("hand_over")
 async def test_a_text_from_another_namespace_is_refused(stage: Stage, locks: Front) -> None:
     elsewhere = await stage.client(namespace="elsewhere")
     sent = await locks.lock("k").acquire()
@@ -138,7 +161,7 @@ async def test_a_text_from_another_namespace_is_refused(stage: Stage, locks: Fro
     assert sent.valid
 
 
-@needs("semaphore")
+@needs("semaphore", "hand_over")
 async def test_a_permit_keeps_its_slot(locks: Front, rival: Front) -> None:
     held = [await locks.semaphore("s", limit=2).acquire() for _ in range(2)]
     adopted = await rival.adopt(await held[1].hand_over())
@@ -150,7 +173,7 @@ async def test_a_permit_keeps_its_slot(locks: Front, rival: Front) -> None:
     assert await rival.semaphore("s", limit=2).try_acquire() is not None
 
 
-@needs("shared")
+@needs("shared", "hand_over")
 async def test_a_readers_grant_stays_a_readers(locks: Front, rival: Front) -> None:
     sent = await locks.rwlock("k").read().acquire()
     adopted = await rival.adopt(await sent.hand_over())

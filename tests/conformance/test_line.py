@@ -36,18 +36,20 @@ async def test_first_come_first_served(stage: Stage, locks: Front, rival: Front)
 
 
 async def test_nobody_overtakes_the_line(stage: Stage, locks: Front, rival: Front) -> None:
-    assert locks.guarantees.fair
     held = await locks.lock("k").acquire()
     waiting = await stage.queued(locks, "k", rival.lock("k").acquire())
     await held.release()
+    overtaking = await locks.lock("k").try_acquire()
 
-    assert await locks.lock("k").try_acquire() is None
+    if locks.guarantees.fair:
+        assert overtaking is None
+    if overtaking is not None:
+        await overtaking.release()
     assert (await soon(waiting)).valid
 
 
 async def test_a_release_wakes_the_next_one_by_notification(stage: Stage, locks: Front, rival: Front) -> None:
-    """The safety net behind it looks every two seconds at best."""
-    assert locks.guarantees.notified
+    """The safety net behind it looks every two seconds at best. Where it is the only way, the lock comes by it."""
     waits = []
     for _ in range(5):
         held = await locks.lock("k").acquire()
@@ -58,7 +60,8 @@ async def test_a_release_wakes_the_next_one_by_notification(stage: Stage, locks:
         waits.append(time.monotonic() - released)
         await theirs.release()
 
-    assert sorted(waits)[2] < 0.5
+    if locks.guarantees.notified:
+        assert sorted(waits)[2] < 0.5
 
 
 async def test_a_grant_that_was_waited_for_has_a_higher_token(stage: Stage, locks: Front, rival: Front) -> None:
@@ -121,8 +124,9 @@ async def test_one_deadline_runs_through_a_wait_in_which_the_holder_changes(
     ahead = await stage.queued(rival, "k", stage.another(rival).lock("k").acquire())
     started = time.monotonic()
     behind = await stage.queued(rival, "k", locks.lock("k").acquire(wait=0.5))
-    await held.release()
-    assert (await soon(ahead)).valid
+    if locks.guarantees.fair:
+        await held.release()
+        assert (await soon(ahead)).valid
 
     with pytest.raises(NotAcquired):
         await soon(behind)
@@ -136,10 +140,23 @@ async def test_a_waiter_is_told_its_place(stage: Stage, locks: Front, rival: Fro
     lock = locks.lock("k", on_wait=lambda place: places.append(place.position))
     second = await stage.queued(rival, "k", lock.acquire())
 
-    await eventually(lambda: places[:1] == [2])
+    # Where there is no line, nobody stands behind anybody.
+    await eventually(lambda: places[:1] == [2 if locks.guarantees.fair else 1])
     await held.release()
-    await (await soon(first)).release()
-    assert (await soon(second)).valid
+    for waiting in asyncio.as_completed([first, second]):
+        await (await soon(waiting)).release()
+
+
+async def test_the_line_is_seen_by_others_if_there_is_one(stage: Stage, locks: Front, rival: Front) -> None:
+    held = await rival.lock("k").acquire()
+    waiting = [await stage.queued(rival, "k", stage.another(locks).lock("k").acquire()) for _ in range(2)]
+    info = await rival.inspect("k")
+
+    assert len(info.holders) == 1
+    assert [waiter.token for waiter in info.waiters] == [None] * (2 if locks.guarantees.fair else 0)
+    await held.release()
+    for each in asyncio.as_completed(waiting):
+        await (await soon(each)).release()
 
 
 async def test_closing_a_client_wakes_its_waiters(stage: Stage, locks: Front, rival: Front) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from holdfast import InvalidRequest, LockLost, NotAcquired
+from tests.conformance.abilities import needs
 from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually, soon
 from tests.conformance.witness import Witness
@@ -25,13 +26,13 @@ async def test_all_are_held(locks: Front, rival: Front) -> None:
 
 
 @pytest.mark.any_connection
-async def test_all_or_none(locks: Front, rival: Front) -> None:
+async def test_all_or_none(stage: Stage, locks: Front, rival: Front) -> None:
     held = await rival.lock("b").acquire()
 
     with pytest.raises(NotAcquired):
         await locks.lock_all("a", "b", "c").acquire(wait=0.1)
     assert await locks.lock_all("a", "b", "c").try_acquire() is None
-    assert [info.name for info in await rival.list()] == ["b"]
+    assert await stage.in_use(rival, "a", "b", "c") == ["b"]
     assert (await rival.inspect("b")).waiters == ()
     assert held.valid
 
@@ -57,6 +58,7 @@ async def test_opposite_orders_do_not_deadlock(stage: Stage, locks: Front, rival
     )
 
 
+@needs("events")
 async def test_they_are_taken_in_order_and_released_in_reverse(stage: Stage, locks: Front, rival: Front) -> None:
     witness = await Witness.begin(stage, rival)
     async with locks.lock_all("b", "a", "c"):
@@ -68,9 +70,9 @@ async def test_they_are_taken_in_order_and_released_in_reverse(stage: Stage, loc
     )  # fmt: skip
 
 
-async def test_they_are_lost_together(locks: Front, rival: Front) -> None:
+async def test_they_are_lost_together(stage: Stage, locks: Front, rival: Front) -> None:
     grants = await locks.lock_all("a", "b", "c").acquire()
-    await rival.break_lock("b")
+    await stage.take_away("b", rival)
 
     for name in ("a", "b", "c"):
         await eventually(lambda name=name: not grants[name].valid)  # type: ignore[misc]
@@ -82,7 +84,7 @@ async def test_they_are_lost_together(locks: Front, rival: Front) -> None:
         await grants.release()
 
     async def free() -> bool:
-        return bool(await rival.list() == [])
+        return await stage.in_use(rival, "a", "b", "c") == []
 
     await eventually(free)
 
@@ -105,8 +107,8 @@ async def test_no_name_at_all_is_refused(locks: Front) -> None:
         locks.lock_all()
 
 
-async def test_a_with_releases_all_of_them(locks: Front, rival: Front) -> None:
+async def test_a_with_releases_all_of_them(stage: Stage, locks: Front, rival: Front) -> None:
     with pytest.raises(KeyError):
         async with locks.lock_all("a", "b"):
             raise KeyError
-    assert await rival.list() == []
+    assert await stage.in_use(rival, "a", "b") == []

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Deadlock, InvalidRequest, NotAcquired, RecordedFailure
+from tests.conformance.abilities import needs
 from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually, soon
 
@@ -43,6 +44,7 @@ class Work:
 
 
 @pytest.mark.any_connection
+@needs("cells")
 async def test_the_work_is_done_once_for_all_who_ask(stage: Stage, locks: Front, rival: Front) -> None:
     work, other = Work({"charged": 7}), Work("never")
 
@@ -52,6 +54,7 @@ async def test_the_work_is_done_once_for_all_who_ask(stage: Stage, locks: Front,
     assert (len(work.tokens), other.tokens) == (1, [])
 
 
+@needs("cells")
 async def test_every_result_comes_back_as_it_was(stage: Stage, locks: Front, rival: Front) -> None:
     results: list[Any] = [None, False, 0, "", [], b"\x00\xff", {"a": [1]}, "ü"]
     for number, result in enumerate(results):
@@ -59,11 +62,13 @@ async def test_every_result_comes_back_as_it_was(stage: Stage, locks: Front, riv
         assert await rival.once(f"k{number}").run(Work("never").by(stage)) == result
 
 
+@needs("cells")
 async def test_the_worker_gets_the_same_as_all_others(stage: Stage, locks: Front) -> None:
     assert await locks.once("k").run(Work((1, 2)).by(stage)) == [1, 2]
 
 
 @pytest.mark.any_connection
+@needs("cells")
 async def test_whoever_comes_while_another_works_waits_and_gets_its_result(
     stage: Stage, locks: Front, rival: Front
 ) -> None:
@@ -80,6 +85,7 @@ async def test_whoever_comes_while_another_works_waits_and_gets_its_result(
     assert other.tokens == []
 
 
+@needs("cells")
 async def test_whoever_does_not_want_to_wait_so_long_is_told(stage: Stage, locks: Front, rival: Front) -> None:
     work = Work()
     work.may_end.clear()
@@ -94,6 +100,7 @@ async def test_whoever_does_not_want_to_wait_so_long_is_told(stage: Stage, locks
     await soon(working)
 
 
+@needs("cells")
 async def test_a_failure_is_not_recorded_unless_told_so(stage: Stage, locks: Front, rival: Front) -> None:
     broken, good = Work(error=ZeroDivisionError("oops")), Work("good")
 
@@ -103,6 +110,7 @@ async def test_a_failure_is_not_recorded_unless_told_so(stage: Stage, locks: Fro
     assert good.tokens[0] > broken.tokens[0]
 
 
+@needs("cells")
 async def test_a_failure_is_recorded_if_told_so(stage: Stage, locks: Front, rival: Front) -> None:
     again = Work("never")
 
@@ -115,6 +123,7 @@ async def test_a_failure_is_recorded_if_told_so(stage: Stage, locks: Front, riva
     assert again.tokens == []
 
 
+@needs("cells")
 async def test_what_is_forgotten_is_done_again_with_a_higher_token(stage: Stage, locks: Front, rival: Front) -> None:
     work = Work()
     await locks.once("k").run(work.by(stage))
@@ -126,6 +135,7 @@ async def test_what_is_forgotten_is_done_again_with_a_higher_token(stage: Stage,
     assert work.tokens[1] > work.tokens[0]
 
 
+@needs("cells")
 async def test_work_under_way_is_not_forgotten(stage: Stage, locks: Front, rival: Front) -> None:
     work = Work("kept")
     work.may_end.clear()
@@ -139,6 +149,7 @@ async def test_work_under_way_is_not_forgotten(stage: Stage, locks: Front, rival
 
 
 @pytest.mark.by_turns
+@needs("cells")
 async def test_a_key_is_forgotten_after_keep(stage: Stage, locks: Front, rival: Front) -> None:
     work = Work()
     await locks.once("k").run(work.by(stage), keep=0.05)
@@ -151,6 +162,7 @@ async def test_a_key_is_forgotten_after_keep(stage: Stage, locks: Front, rival: 
 
 
 @pytest.mark.by_turns
+@needs("cells")
 async def test_a_worker_whose_client_died_is_replaced_with_a_higher_token(stage: Stage, rival: Front) -> None:
     doomed = await stage.client(ttl=0.5)
     work, other = Work("late"), Work("second")
@@ -166,6 +178,7 @@ async def test_a_worker_whose_client_died_is_replaced_with_a_higher_token(stage:
     assert await rival.once("k").run(Work("never").by(stage)) == "second"
 
 
+@needs("cells")
 async def test_a_result_that_cannot_be_kept_is_refused(stage: Stage, locks: Front) -> None:
     for result in (object(), "x" * 70_000):
         with pytest.raises(InvalidRequest, match="result"):
@@ -173,6 +186,7 @@ async def test_a_result_that_cannot_be_kept_is_refused(stage: Stage, locks: Fron
     assert await locks.once("k").run(Work("fits").by(stage)) == "fits"
 
 
+@needs("cells")
 async def test_work_that_asks_for_its_own_result_is_a_deadlock(stage: Stage, locks: Front) -> None:
     async def awaited(grant: Any) -> Any:
         return await locks.target.once("k").run(Work().awaited)
@@ -184,6 +198,7 @@ async def test_work_that_asks_for_its_own_result_is_a_deadlock(stage: Stage, loc
         await soon(locks.once("k").run(stage.api.function(awaited, plain)))
 
 
+@needs("cells")
 async def test_a_decorated_function_is_done_once_for_each_key(stage: Stage, locks: Front) -> None:
     done: list[tuple[int, int]] = []
 
@@ -202,6 +217,7 @@ async def test_a_decorated_function_is_done_once_for_each_key(stage: Stage, lock
     assert done == [(77, 1), (78, 2)]
 
 
+@needs("cells")
 async def test_a_decorator_names_an_argument_that_there_is(stage: Stage, locks: Front) -> None:
     for template in ("pay:{other}", "pay:{grant}"):
         with pytest.raises(InvalidRequest):
@@ -209,6 +225,7 @@ async def test_a_decorator_names_an_argument_that_there_is(stage: Stage, locks: 
 
 
 @pytest.mark.parametrize("payment", ["a//b", "x" * 1000, "a\nb", "\0", "\ud800"])
+@needs("cells")
 async def test_an_argument_that_makes_no_name_is_refused_before_the_work(
     stage: Stage, locks: Front, payment: str
 ) -> None:
@@ -226,6 +243,7 @@ async def test_an_argument_that_makes_no_name_is_refused_before_the_work(
     assert work.tokens == []
 
 
+@needs("cells")
 async def test_what_is_to_be_kept_for_too_long_is_refused_before_the_work(stage: Stage, locks: Front) -> None:
     work = Work()
 
@@ -240,6 +258,7 @@ async def test_what_is_to_be_kept_for_too_long_is_refused_before_the_work(stage:
     assert await locks.once("k").run(work.by(stage), keep=10 * 365 * 86_400) == "done"
 
 
+@needs("cells")
 async def test_work_that_is_no_function_is_refused(locks: Front) -> None:
     with pytest.raises(InvalidRequest):
         await locks.once("k").run("not a function")

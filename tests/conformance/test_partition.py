@@ -33,7 +33,7 @@ async def joined(client: Front, name: str, **options: Any) -> Front:
     return member
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_member_alone_owns_everything(locks: Front) -> None:
     member = await joined(locks, "a")
 
@@ -45,7 +45,7 @@ async def test_a_member_alone_owns_everything(locks: Front) -> None:
 
 @pytest.mark.by_turns
 @pytest.mark.any_connection
-@needs("shared")
+@needs("shared", "cells")
 async def test_every_key_has_one_owner(stage: Stage, locks: Front, rival: Front) -> None:
     members = [await joined(locks, "a"), await joined(rival, "b"), await joined(await stage.client(), "c")]
     await all_see(members)
@@ -58,7 +58,7 @@ async def test_every_key_has_one_owner(stage: Stage, locks: Front, rival: Front)
 
 
 @pytest.mark.by_turns
-@needs("shared")
+@needs("shared", "cells")
 async def test_when_a_member_leaves_only_its_keys_move(stage: Stage, locks: Front, rival: Front) -> None:
     members = [await joined(locks, "a"), await joined(rival, "b"), await joined(await stage.client(), "c")]
     await all_see(members)
@@ -73,7 +73,7 @@ async def test_when_a_member_leaves_only_its_keys_move(stage: Stage, locks: Fron
 
 
 @pytest.mark.by_turns
-@needs("shared")
+@needs("shared", "cells")
 async def test_every_epoch_has_a_higher_token(locks: Front, rival: Front) -> None:
     first = await joined(locks, "a")
     tokens = [first.target.epoch.token]
@@ -89,7 +89,7 @@ async def test_every_epoch_has_a_higher_token(locks: Front, rival: Front) -> Non
     assert len(tokens) == 5
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_the_token_of_a_key_is_higher_than_those_of_the_groups_name_before_it(locks: Front, rival: Front) -> None:
     """So that a fence that has seen a lock's token lets a member's pass. Other names may have another counter."""
     held = await rival.lock("workers").acquire()
@@ -100,7 +100,7 @@ async def test_the_token_of_a_key_is_higher_than_those_of_the_groups_name_before
 
 
 @pytest.mark.by_turns
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_member_that_died_is_replaced_after_its_ttl(stage: Stage, locks: Front) -> None:
     doomed = await stage.client(ttl=0.5)
     members = [await joined(locks, "a"), await joined(doomed, "b")]
@@ -113,12 +113,12 @@ async def test_a_member_that_died_is_replaced_after_its_ttl(stage: Stage, locks:
 
 
 @pytest.mark.by_turns
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_member_whose_claim_was_taken_comes_back(stage: Stage, locks: Front, rival: Front) -> None:
     told: list[Epoch | None] = []
     member = await joined(locks, "a", on_change=told.append)
     before = member.target.epoch
-    await rival.break_lock("workers", kind="partition", force=True)
+    await stage.take_away("workers", rival, kind="partition", force=True)
 
     await eventually(lambda: member.target.epoch is not None and member.target.epoch.token > before.token)
     await eventually(lambda: len(told) >= 3)
@@ -128,7 +128,7 @@ async def test_a_member_whose_claim_was_taken_comes_back(stage: Stage, locks: Fr
 
 
 @pytest.mark.by_turns
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_member_whose_session_ended_comes_back(locks: Front, rival: Front) -> None:
     members = [await joined(locks, "a"), await joined(rival, "b")]
     await all_see(members)
@@ -144,7 +144,7 @@ async def test_a_member_whose_session_ended_comes_back(locks: Front, rival: Fron
 
 
 @pytest.mark.by_turns
-@needs("shared")
+@needs("shared", "cells")
 async def test_changes_are_told(locks: Front, rival: Front) -> None:
     told: list[Epoch | None] = []
     first = await joined(locks, "a", on_change=told.append)
@@ -158,7 +158,7 @@ async def test_changes_are_told(locks: Front, rival: Front) -> None:
 
 
 @pytest.mark.by_turns
-@needs("shared")
+@needs("shared", "cells")
 async def test_of_two_with_one_name_one_owns(locks: Front, rival: Front) -> None:
     members = [await joined(locks, "same"), await joined(rival, "same")]
     await eventually(lambda: members[0].target.epoch == members[1].target.epoch)
@@ -167,7 +167,7 @@ async def test_of_two_with_one_name_one_owns(locks: Front, rival: Front) -> None
     assert sorted(owned) == [0, len(KEYS)]
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_groups_do_not_meet(locks: Front, rival: Front) -> None:
     first, second = await joined(locks, "a"), rival.partition("others", "b")
     await second.join()
@@ -176,7 +176,7 @@ async def test_groups_do_not_meet(locks: Front, rival: Front) -> None:
     assert second.target.members() == ("b",)
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_whoever_has_not_joined_owns_nothing(locks: Front) -> None:
     member = locks.partition("workers")
 
@@ -189,7 +189,7 @@ async def test_whoever_has_not_joined_owns_nothing(locks: Front) -> None:
 
 
 @pytest.mark.by_turns
-@needs("shared")
+@needs("shared", "cells")
 async def test_another_members_key_has_no_token_here(locks: Front, rival: Front) -> None:
     members = [await joined(locks, "a"), await joined(rival, "b")]
     await all_see(members)
@@ -200,7 +200,7 @@ async def test_another_members_key_has_no_token_here(locks: Front, rival: Front)
     assert members[1].target.token(key) == members[1].target.epoch.token
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_with_joins_and_leaves(locks: Front, rival: Front) -> None:
     async with locks.partition("workers") as member:
         assert member.target.members() == (member.target.member,)
@@ -208,7 +208,7 @@ async def test_a_with_joins_and_leaves(locks: Front, rival: Front) -> None:
     assert (await rival.inspect("workers", kind="partition")).holders == ()
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_nothing_is_sent_to_see_who_owns_a_key(stage: Stage, locks: Front) -> None:
     member = await joined(locks, "a")
     verbs = locks.target._core.verbs
@@ -224,7 +224,7 @@ async def test_nothing_is_sent_to_see_who_owns_a_key(stage: Stage, locks: Front)
 
 @pytest.mark.by_turns
 @pytest.mark.any_connection
-@needs("shared")
+@needs("shared", "cells")
 async def test_in_danger_nobody_owns(stage: Stage, locks: Front) -> None:
     if stage.subject.outage is None:
         member = await joined(locks, "a")
@@ -240,13 +240,13 @@ async def test_in_danger_nobody_owns(stage: Stage, locks: Front) -> None:
     await eventually(lambda: bool(member.target.owns("k")), within=20.0)
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_member_that_cannot_be_is_refused(locks: Front) -> None:
     members: list[Any] = ["", "x" * 129, 7, "a\nb"]
     assert [each for each in members if not refused(partial(locks.partition, "workers", each))] == []
 
 
-@needs("shared")
+@needs("shared", "cells")
 async def test_a_key_is_text(locks: Front) -> None:
     member = await joined(locks, "a")
     for call in (member.target.owns, member.target.owner_of, member.target.token):

@@ -30,14 +30,17 @@ async def test_inspect_shows_who_holds_and_who_waits_in_order(stage: Stage, lock
     info = await stage.another(rival).inspect("k")
 
     holder = info.holders[0]
-    assert (holder.owner, holder.token, holder.note, holder.app) == (held.owner, held.token, "nightly run", "locks")
-    assert (holder.host, holder.pid, holder.mode) == (socket.gethostname(), os.getpid(), "exclusive")
-    assert holder.thread
+    assert holder.mode == "exclusive"
     assert before - 5 < holder.since < time.time() + 5
-    assert [(waiter.note, waiter.app, waiter.token) for waiter in info.waiters] == [
-        ("first", "rival", None),
-        ("second", "rival", None),
-    ]
+    if locks.guarantees.fair:
+        assert [waiter.token for waiter in info.waiters] == [None, None]
+    if not locks.guarantees.recorded:
+        return  # those are of another client
+    assert (holder.owner, holder.token, holder.note, holder.app) == (held.owner, held.token, "nightly run", "locks")
+    assert (holder.host, holder.pid) == (socket.gethostname(), os.getpid())
+    assert holder.thread
+    line = [("first", "rival"), ("second", "rival")] if locks.guarantees.fair else []
+    assert [(waiter.note, waiter.app) for waiter in info.waiters] == line
 
 
 @needs("semaphore")
@@ -50,6 +53,7 @@ async def test_inspect_shows_permits(locks: Front, rival: Front) -> None:
     assert (await locks.inspect("s")).holders == ()
 
 
+@needs("record")
 @pytest.mark.any_connection
 async def test_list_shows_every_lock_in_use_under_a_prefix(locks: Front, rival: Front) -> None:
     held = [await client.lock(name).acquire() for client, name in (
@@ -63,6 +67,7 @@ async def test_list_shows_every_lock_in_use_under_a_prefix(locks: Front, rival: 
     assert [info.holders[0].token for info in await locks.list("other")] == [held[-1].token]
 
 
+@needs("events")
 @pytest.mark.any_connection
 async def test_a_watcher_is_told_of_queueing_granting_and_releasing_in_order(
     stage: Stage, locks: Front, rival: Front
@@ -81,6 +86,7 @@ async def test_a_watcher_is_told_of_queueing_granting_and_releasing_in_order(
     assert all(event.kind == "lock" for event in events)
 
 
+@needs("events")
 @pytest.mark.by_turns
 async def test_a_watcher_is_told_that_a_dead_holders_lock_expired(stage: Stage, locks: Front) -> None:
     witness = await Witness.begin(stage, locks)
@@ -94,6 +100,7 @@ async def test_a_watcher_is_told_that_a_dead_holders_lock_expired(stage: Stage, 
     assert after.token > held.token
 
 
+@needs("events", "record")
 async def test_a_watcher_is_told_that_a_lock_was_broken(stage: Stage, locks: Front, rival: Front) -> None:
     assert "broken" in locks.guarantees.events
     witness = await Witness.begin(stage, locks)
@@ -105,6 +112,7 @@ async def test_a_watcher_is_told_that_a_lock_was_broken(stage: Stage, locks: Fro
     assert not held.valid
 
 
+@needs("events")
 async def test_a_watcher_is_told_of_a_deadlock(stage: Stage, locks: Front, rival: Front) -> None:
     assert ("deadlock" in locks.guarantees.events) == locks.guarantees.deadlock_detection
     if not locks.guarantees.deadlock_detection:
@@ -119,6 +127,7 @@ async def test_a_watcher_is_told_of_a_deadlock(stage: Stage, locks: Front, rival
     assert all(grant.valid for grant in held)
 
 
+@needs("events")
 async def test_a_watch_begins_with_its_with(locks: Front, rival: Front) -> None:
     """What happens before the first look is not missed."""
     async with rival.watch("k") as events:
@@ -129,6 +138,7 @@ async def test_a_watch_begins_with_its_with(locks: Front, rival: Front) -> None:
     assert [(event.type, event.token) for event in seen] == [("granted", held.token), ("released", held.token)]
 
 
+@needs("events")
 async def test_a_watcher_of_a_prefix_is_told_of_nothing_else(stage: Stage, locks: Front, rival: Front) -> None:
     stream = stage.another(rival).watch("db/")
     first = stage.begin(stream.next())
@@ -175,7 +185,9 @@ async def test_a_refusal_names_who_holds_the_lock(locks: Front, rival: Front) ->
     with pytest.raises(NotAcquired) as missed:
         await rival.lock("k").acquire(wait=0.01)
 
-    assert [holder.note for holder in missed.value.holders] == ["nightly"]
-    assert f"pid {os.getpid()}" in str(missed.value)
+    (holder,) = missed.value.holders
+    assert f"pid {holder.pid}" in str(missed.value)
     assert "'k'" in str(missed.value)
+    if locks.guarantees.recorded:
+        assert (holder.note, holder.pid) == ("nightly", os.getpid())
     assert held.valid

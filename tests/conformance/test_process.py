@@ -14,7 +14,8 @@ import pytest
 
 import holdfast
 from holdfast import aio
-from tests.conformance.stage import eventually
+from tests.conformance.engines import Subject
+from tests.conformance.stage import Breaker, eventually, in_line
 
 pytestmark = pytest.mark.any_connection
 across_processes = pytest.mark.needs_of_subject("across_processes")
@@ -22,8 +23,9 @@ across_processes = pytest.mark.needs_of_subject("across_processes")
 WAITER = """
 import sys, holdfast
 with holdfast.connect(sys.argv[1], app="waiter") as locks:
+    waits = []
     try:
-        locks.lock("k", on_wait=lambda place: print("queued", flush=True)).acquire()
+        locks.lock("k", on_wait=lambda place: waits or (waits.append(place), print("queued", flush=True))).acquire()
     except KeyboardInterrupt:
         print("interrupted", len(locks.inspect("k").waiters), flush=True)
         sys.stdin.readline()
@@ -130,16 +132,16 @@ async def test_an_aio_release_that_is_cancelled_is_finished(url: str, operator: 
             theirs.release()
 
 
-async def test_an_aio_callback_may_be_a_coroutine(url: str, operator: holdfast.Client) -> None:
+async def test_an_aio_callback_may_be_a_coroutine(subject: Subject, url: str, breaker: Breaker) -> None:
     told = asyncio.Event()
 
     async def on_lost(grant: aio.Grant) -> None:
         await asyncio.sleep(0)
         told.set()
 
-    async with aio.connect(url) as locks:
+    async with aio.connect(url, ttl=subject.ttl) as locks:
         held = await locks.lock("k", on_lost=on_lost).acquire()
-        await asyncio.to_thread(operator.break_lock, "k")
+        await asyncio.to_thread(breaker, "k")
         await asyncio.wait_for(told.wait(), 10.0)
         assert not held.valid
 
@@ -170,6 +172,6 @@ async def test_the_two_apis_exclude_each_other(url: str, operator: holdfast.Clie
             assert operator.lock("k").try_acquire() is None
         with operator.lock("k"):
             waiting = asyncio.create_task(locks.lock("k").acquire())
-            await eventually(lambda: bool(operator.inspect("k").waiters))
+            await eventually(lambda: in_line(operator, "k", locks))
         held = await asyncio.wait_for(waiting, 10.0)
         await held.release()

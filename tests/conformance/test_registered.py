@@ -10,14 +10,14 @@ import pytest
 import holdfast
 from holdfast import aio
 from holdfast.engines import registry
-from tests.conformance.engines import DEPLOYMENTS, ELSEWHERE, ENGINES
+from tests.conformance.engines import DEPLOYMENTS, ENGINES
 
 
 def test_every_registered_engine_is_in_the_table() -> None:
     registered = {point.name for point in entry_points(group="holdfast.engines")}
 
     named = {subject.name.partition("?")[0] for subject in ENGINES}
-    assert registered == named - DEPLOYMENTS.keys() | ELSEWHERE.keys()
+    assert registered == named - DEPLOYMENTS.keys()
 
 
 NAMES = (

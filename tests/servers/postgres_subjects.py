@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,8 @@ import psycopg
 from psycopg import sql
 
 import holdfast
+from holdfast import LockInfo
+from holdfast.engines.advisory.engine import AdvisoryEngine
 from holdfast.engines.postgres.schema import ddl
 from holdfast.verify.servers.postgres import QUICK, PostgresServer
 
@@ -44,7 +48,9 @@ def postgres(_: Path) -> Iterator[Callable[[], str]]:
 @contextmanager
 def advisory(_: Path) -> Iterator[Callable[[], str]]:
     """One server for the run. Databases do not see each other's advisory locks: tests use some of them in turn."""
-    with PostgresServer() as server, psycopg.connect(server.url, autocommit=True) as connection:
+    # Nobody has to wait for a second until the server looks for a deadlock.
+    settings = {**QUICK, "deadlock_timeout": "100ms"}
+    with PostgresServer(settings) as server, psycopg.connect(server.url, autocommit=True) as connection:
         turns = itertools.count()
         urls: list[str] = []
 
@@ -71,6 +77,20 @@ def advisory_stands_still(url: str) -> Iterator[None]:
         yield
     finally:
         server.resume()
+
+
+def advisory_backends_end(url: str, info: LockInfo) -> None:
+    """End the server processes that hold a lock."""
+    with psycopg.connect(_running[url].url, autocommit=True) as connection:
+        for holder in info.holders:
+            connection.execute("SELECT pg_terminate_backend(%s)", (holder.pid,))
+
+
+def advisory_hangs_up(engine: AdvisoryEngine) -> None:
+    """Close every connection without a word, as the end of the process would."""
+    for wire in engine._holdings.watchable():
+        with socket.socket(fileno=os.dup(wire.descriptor)) as copy:
+            copy.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

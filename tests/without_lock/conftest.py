@@ -11,9 +11,21 @@ from collections.abc import Callable
 
 import pytest
 
+from holdfast import Guarantees
+from holdfast.core.urls import parse
+from holdfast.engines.registry import engine_class
 from tests.conformance.engines import ENGINES, Subject
 
-SUBJECTS = [subject for subject in ENGINES if subject.like is None and subject.parts is None]
+
+def keeps_cells(subject: Subject) -> bool:
+    """What its guarantees say."""
+    scheme, _, options = subject.name.partition("?")
+    # A lock server's depend on the server.
+    promised: Guarantees | None = getattr(engine_class(parse(f"{scheme}://host?{options}")), "guarantees", None)
+    return promised is None or promised.cells
+
+
+SUBJECTS = [subject for subject in ENGINES if subject.like is None and keeps_cells(subject)]
 REPRESENTATIVE = ("sqlite", "redis")
 THOROUGH = bool(os.environ.get("HOLDFAST_THOROUGH"))
 

@@ -32,6 +32,6 @@ def guarantees(engine: str | None, url: str | None, namespace: str, as_json: boo
     screen.line(promised.lost_node)
     flags = [flag for flag in promised.FLAGS if flag != "strict_fencing"]
     rows = [(flag.replace("_", " "), "yes" if promised.has(flag) else "no") for flag in flags]
-    rows += [("cells", "yes" if promised.cells else "no"), ("fencing", promised.fencing), ("clock", promised.clock)]
+    rows += [("fencing", promised.fencing), ("clock", promised.clock)]
     rows += [("modes", ", ".join(sorted(promised.modes))), ("events", ", ".join(sorted(promised.events)))]
     screen.table(("guarantee", "promised"), rows)

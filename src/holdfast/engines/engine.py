@@ -110,6 +110,14 @@ class PatientEngine(Protocol):
     """Seconds that a request may go unanswered, however short the ttl; 0: as on every engine."""
 
 
+@runtime_checkable
+class NarrowEngine(Protocol):
+    """An engine that cannot do what its nearest relative can: cells, hand-overs, watching."""
+
+    instead: ClassVar[str]
+    """That relative, as a URL."""
+
+
 class Engine(Protocol):
     """One client's way to where the lock state lives."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.names import check_name
+from holdfast.locks.ability import need_record
 from holdfast.locks.client import Client
 
 
@@ -14,6 +15,7 @@ async def break_lock(client: Client, name: str, kind: str, force: bool) -> int:
     """
     check_name(name)
     client.check_open()
+    need_record(client, "break_lock")
     kind = client.kind(kind)
     told = await client.verbs.break_lock(kind, name, force, client.until())
     left = set(told.claims)

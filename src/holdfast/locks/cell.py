@@ -9,7 +9,8 @@ from typing import Any
 
 from holdfast.core.backoff import full_jitter
 from holdfast.core.table.commands import Mismatch
-from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, Unsupported
+from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest
+from holdfast.locks.ability import need_cells
 from holdfast.locks.client import Client
 from holdfast.locks.spec import check_keep
 from holdfast.locks.watching import Watching
@@ -20,7 +21,6 @@ RETRIES = 100
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
 TRIES_A_PAUSE = 4
 """How many times as long as a try takes the first pause may be: with 16 writers fewer than two tries an update."""
-CAN_KEEP = "sqlite://"
 
 Value = Any
 """Bytes, or anything that JSON can carry."""
@@ -60,8 +60,7 @@ class CellFront:
     """One cell of one kind; Unsupported where the engine keeps none."""
 
     def __init__(self, client: Client, kind: str, name: str, keep: float | None = None) -> None:
-        if not client.engine.guarantees.cells:
-            raise Unsupported(str(client), "cells" if kind == "cell" else f"{kind}, which needs a cell", CAN_KEEP)
+        need_cells(client, kind)
         self.client, self.kind, self.name = client, client.kind(kind), name
         self.keep = check_keep(keep)
 

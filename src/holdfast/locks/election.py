@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from holdfast.errors import InvalidRequest, Unsupported
+from holdfast.locks.ability import CAN, need_events
 from holdfast.locks.client import Client
 from holdfast.locks.spec import LONGEST_NOTE
 from holdfast.locks.watching import SAFETY_NET, Watching
@@ -27,12 +28,17 @@ async def leader(client: Client, name: str) -> Leader | None:
     holder = info.holders[0]
     assert holder.token is not None
     if not holder.token:
-        raise Unsupported(str(client), "telling who leads in another process", "sqlite://")
+        raise Unsupported(str(client), "telling who leads in another process", CAN)
     return Leader(name, holder.note, holder.token, holder)
 
 
-async def observe(client: Client, name: str) -> AsyncIterator[Leader | None]:
+def observe(client: Client, name: str) -> AsyncIterator[Leader | None]:
     """Who leads, now and after every change; None while nobody does."""
+    need_events(client, "observe")
+    return _leaders(client, name)
+
+
+async def _leaders(client: Client, name: str) -> AsyncIterator[Leader | None]:
     async with Watching(client, prefix=name) as watching:
         seen: Leader | None = None
         first = True

@@ -9,6 +9,7 @@ import secrets
 from holdfast.core.names import check_name
 from holdfast.core.table.commands import Deadlocked, SessionOver
 from holdfast.errors import Deadlock, InvalidRequest, LockLost, NotHeld
+from holdfast.locks.ability import need_hand_over
 from holdfast.locks.acquire import keep
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
@@ -30,6 +31,7 @@ async def hand_over(client: Client, hold: Hold) -> str:
     The sender holds on until then. The text is void when the sender's session ends.
     """
     hold.check()
+    need_hand_over(client)
     secret = secrets.token_urlsafe(16)
     reply = await client.verbs.hand_over(hold.claim, digest(secret), client.until())
     if isinstance(reply, Gone):
@@ -57,6 +59,7 @@ async def adopt(client: Client, text: str) -> Hold:
     source, secret, kind, flags, name = parse(text)
     if not kind.startswith(client.kind("")):
         raise InvalidRequest("text", "…", f"it is from another namespace than {client.namespace!r}")
+    need_hand_over(client)
     limit = flags.lstrip("xst")
     owner, thread = current_owner()
     while True:

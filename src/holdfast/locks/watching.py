@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.core.names import check_prefix
 from holdfast.core.table.commands import SessionOver
 from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.locks.ability import need_events
 from holdfast.locks.client import Client
 from holdfast.locks.session import Session
 from holdfast.model import LockEvent
@@ -89,9 +90,15 @@ class Watching:
             client.check_open()
 
 
-async def watch(client: Client, prefix: str) -> AsyncIterator[Any]:
+def watch(client: Client, prefix: str) -> AsyncIterator[Any]:
     """None once it has begun, then every event of locks under a prefix, in order."""
-    async with Watching(client, prefix=check_prefix(prefix)) as watching:
+    check_prefix(prefix)
+    need_events(client, "watch")
+    return _events(client, prefix)
+
+
+async def _events(client: Client, prefix: str) -> AsyncIterator[Any]:
+    async with Watching(client, prefix=prefix) as watching:
         yield None
         while True:
             for event in await watching.next_letters(None):

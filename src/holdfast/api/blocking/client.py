@@ -21,6 +21,7 @@ from holdfast.api.blocking.stream import Stream
 from holdfast.core.names import check_name, check_prefix
 from holdfast.errors import InvalidRequest
 from holdfast.locks import breaking, election, handing, several, watching
+from holdfast.locks.ability import need_record
 from holdfast.locks.barrier import BarrierFront
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client as Core
@@ -122,7 +123,9 @@ class Client:
         """Every lock in use under a prefix."""
         core = self._core
         core.check_open()
-        found = run(core.verbs.list(check_prefix(prefix), core.kind(kind or ""), core.until()))
+        check_prefix(prefix)
+        need_record(core, "list")
+        found = run(core.verbs.list(prefix, core.kind(kind or ""), core.until()))
         return [core.shown(info) for info in found]
 
     def watch(self, prefix: str = "") -> Stream[LockEvent]:

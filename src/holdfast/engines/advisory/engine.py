@@ -40,6 +40,8 @@ GUARANTEES = Guarantees(
     modes=frozenset({"exclusive", "shared"}),
     events=frozenset(),
     cells=False,
+    recorded=False,
+    hand_over=False,
     lost_node="When the server or the connection goes, everything that was held on it is free at once.",
     summary="Excludes everybody who uses the same database while their connections live; there is no lease, so the "
     "server may let go before the holder knows, and tokens are the server's clock.",
@@ -81,6 +83,7 @@ class AdvisoryEngine(Site):
     """Session advisory locks of PostgreSQL."""
 
     guarantees = GUARANTEES
+    instead = "postgresql:// without ?recipe=advisory"
 
     def __init__(self, url: Url, namespace: str) -> None:
         super().__init__(url, namespace)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 from holdfast.core.table.commands import Deadlocked, Done, Opened, Renewed, SessionOver
 from holdfast.core.table.rows import Session
 from holdfast.engines.advisory import keys
 from holdfast.engines.advisory.holdings import CONNECTION_LOST, Bound, Holdings, Taken
+from holdfast.engines.narrow import NarrowVerbs
 from holdfast.engines.postgres.connections import Connections
 from holdfast.engines.postgres.proxy import EXPLANATION
 from holdfast.engines.postgres.trouble import lost, unavailable
@@ -37,7 +38,7 @@ class Collision(HoldfastError):
         )
 
 
-class AdvisoryVerbs:
+class AdvisoryVerbs(NarrowVerbs):
     """Session advisory locks: one round trip to take, one to give back."""
 
     def __init__(
@@ -400,40 +401,13 @@ class AdvisoryVerbs:
 
     # What it cannot do
 
-    def _unsupported(self, what: str) -> Unsupported:
-        return Unsupported(self.address, what, "postgresql:// without ?recipe=advisory")
+    async def break_lock(self, kind: str, name: str, force: bool, until: float) -> NoReturn:
+        raise AssertionError("guarantees.recorded is False")
 
-    async def hand_over(self, claim: Claim, ticket: str, until: float) -> Done:
-        raise self._unsupported("handing a grant over")
+    async def list(self, prefix: str, kind: str, until: float) -> NoReturn:
+        raise AssertionError("guarantees.recorded is False")
 
-    async def adopt(self, claim: Claim, source: str, ticket: str, until: float) -> Any:
-        raise self._unsupported("adopting a grant")
-
-    async def break_lock(self, kind: str, name: str, force: bool, until: float) -> Any:
-        raise self._unsupported("breaking a lock (pg_terminate_backend ends the connection that holds it)")
-
-    async def list(self, prefix: str, kind: str, until: float) -> Any:
-        raise self._unsupported("listing locks by name")
-
-    async def cell_get(self, kind: str, name: str, until: float) -> Any:
-        raise self._unsupported("cells")
-
-    async def cell_set(
-        self, kind: str, name: str, value: bytes | None, version: int | None, keep: float | None, until: float
-    ) -> Any:
-        raise self._unsupported("cells")
-
-    async def watch(self, session: str, id_: str, kind: str, prefix: str, until: float) -> Any:
-        raise self._unsupported("watching locks")
-
-    async def cell_watch(self, session: str, id_: str, kind: str, name: str, until: float) -> Any:
-        raise self._unsupported("cells")
-
-    async def fetch(self, session: str, id_: str, after: int, until: float) -> Any:
-        raise self._unsupported("watching locks")
-
-    async def unwatch(self, session: str, id_: str, until: float) -> Done:
-        return Done()
-
-    async def raise_tokens(self, above: int, until: float) -> Any:
-        raise self._unsupported("raising tokens: they are the server's clock")
+    async def raise_tokens(self, above: int, until: float) -> NoReturn:
+        raise Unsupported(
+            self.address, "raising tokens: they are the server's clock", "postgresql:// without ?recipe=advisory"
+        )

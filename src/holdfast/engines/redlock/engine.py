@@ -39,6 +39,7 @@ GUARANTEES = Guarantees(
     modes=frozenset({"exclusive"}),
     events=frozenset(),
     cells=False,
+    hand_over=False,
     lost_node="Goes on while a majority answers. A node that comes back empty may give a lock twice, together with "
     "others that were not asked or have expired.",
     summary="Efficiency, not correctness, unless fenced: exclusion rests on the wall clocks of a majority of nodes "
@@ -52,6 +53,7 @@ class RedlockEngine:
     schemes = ("redlock",)
     options = frozenset({"db", "tls", "ca", "cert", "key", "verify", "node_limit"})
     guarantees = GUARANTEES
+    instead = "redis://"
     shortest_ttl = 0.5
 
     def __init__(self, url: Url, namespace: str) -> None:

@@ -6,18 +6,19 @@ import json
 import time
 from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core import quorum
 from holdfast.core.backoff import full_jitter
 from holdfast.core.names import matches
 from holdfast.core.table.commands import BreakUnderWay, Done, Opened, Renewed, SessionOver
 from holdfast.core.table.rows import WITHDRAWN, Session
+from holdfast.engines.narrow import NarrowVerbs
 from holdfast.engines.redis.verbs import CLAIMS_A_REQUEST, milliseconds, script
 from holdfast.engines.redlock.ledger import Debt
 from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
 from holdfast.engines.resp.wire import Part, Plain, Request
-from holdfast.errors import EngineUnavailable, Unsupported
+from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, LockInfo, Party, Place, Refused
 from holdfast.runtime.io import Io, Signal
 
@@ -37,7 +38,7 @@ UNANSWERED = "a node did not answer, and may do late what was asked of it"
 LOST = "a majority of the nodes no longer has it"
 
 
-class RedlockVerbs:
+class RedlockVerbs(NarrowVerbs):
     """Speaks to all nodes through an Io."""
 
     def __init__(self, engine: RedlockEngine, io: Io, bell: Signal) -> None:
@@ -299,37 +300,6 @@ class RedlockVerbs:
     async def raise_tokens(self, above: int, until: float) -> Done:
         request = Request(script("raise_tokens"), self._prefix, (above,))
         self._check_majority(await self.io.call(Round(request, self.engine.node_limit), until))
-        return Done()
-
-    # What a majority of independent nodes cannot keep
-
-    def _cannot(self, what: str) -> NoReturn:
-        raise Unsupported(self.engine.address, what, "redis://")
-
-    async def hand_over(self, claim: Claim, ticket: str, until: float) -> NoReturn:
-        self._cannot("hand a grant over")
-
-    async def adopt(self, claim: Claim, source: str, ticket: str, until: float) -> NoReturn:
-        self._cannot("hand a grant over")
-
-    async def cell_get(self, kind: str, name: str, until: float) -> NoReturn:
-        self._cannot("cells")
-
-    async def cell_set(
-        self, kind: str, name: str, value: bytes | None, version: int | None, keep: float | None, until: float
-    ) -> NoReturn:
-        self._cannot("cells")
-
-    async def watch(self, session: str, id_: str, kind: str, prefix: str, until: float) -> NoReturn:
-        self._cannot("watch locks")
-
-    async def cell_watch(self, session: str, id_: str, kind: str, name: str, until: float) -> NoReturn:
-        self._cannot("cells")
-
-    async def fetch(self, session: str, id_: str, after: int, until: float) -> NoReturn:
-        self._cannot("watch locks")
-
-    async def unwatch(self, session: str, id_: str, until: float) -> Done:
         return Done()
 
 
