@@ -95,6 +95,25 @@ async def test_a_task_that_is_cancelled_while_it_waits_leaves_no_place_behind(ta
         await kept.release()
 
 
+async def test_a_client_that_is_closed_while_a_task_connects_leaves_no_connection_behind(
+    url: str, schema: str, database: Database
+) -> None:
+    connections = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    for turns in (1, 3, 10, 30, 60, 100, 200, 400):
+        locks = await aio.connect(url, namespace=schema)
+        await (await locks.lock("first").acquire()).release()
+        tasks = [asyncio.create_task(locks.lock(f"k{number}").acquire()) for number in range(3)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await locks.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def gone() -> bool:
+        return database.execute(connections, (schema,)).fetchone() == (0,)
+
+    await soon(gone, within=15.0)
+
+
 async def test_heartbeats_lose_nothing_while_tasks_come_and_go(url: str, schema: str) -> None:
     async with aio.connect(url, namespace=schema, ttl=0.9) as locks:
         until = asyncio.get_running_loop().time() + 2.5

@@ -54,6 +54,7 @@ class Connections:
         self.channel: str | None = None
         """What the wire listens to; only a keeper's does, and it has one wire."""
         self.listening: Wire | None = None
+        self.closed = False
         self._lock = threading.Lock()
         self._place = 0
 
@@ -65,13 +66,22 @@ class Connections:
             with self._lock:
                 wire = self.idle.pop() if self.idle else None
             if wire is None:
+                self._check_open()
                 wire = await self._connect(until)
+                self._check_open(wire)
             if self.channel is not None and self.listening is not wire:
                 await self._listen(wire, self.channel, until)
         except BaseException:
             self.turns.give()
             raise
         return wire
+
+    def _check_open(self, fresh: Wire | None = None) -> None:
+        """Whoever was connecting while everything was closed has a wire that nobody else would close."""
+        if self.closed:
+            if fresh is not None:
+                self._forget(fresh)
+            raise EngineUnavailable(self.address.shown, "the client was closed", "not done")
 
     def give(self, wire: Wire) -> None:
         """Give a wire back; one that is broken is forgotten."""
@@ -163,6 +173,7 @@ class Connections:
 
     def close(self) -> None:
         """Close every wire, also those in use: whoever uses one sees it break."""
+        self.closed = True
         with self._lock:
             wires, self.open, self.idle, self.listening = list(self.open), set(), [], None
         for wire in wires:
