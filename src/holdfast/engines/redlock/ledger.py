@@ -23,6 +23,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self.trying: set[str] = set()
+        """Claims for which nodes are being asked at this moment."""
         self.begin("")
 
     def begin(self, session: str) -> None:

@@ -34,6 +34,8 @@ More than a request takes from many tasks of a busy loop: one that comes too lat
 """
 BROKEN_FOR = 20_000
 """For how many ms, at the least, nodes remember that an operator broke a claim."""
+CLOSING = 1.0
+"""How long the end of a session waits for tries that are under way, in seconds."""
 UNANSWERED = "a node did not answer, and may do late what was asked of it"
 LOST = "a majority of the nodes no longer has it"
 
@@ -123,8 +125,11 @@ class RedlockVerbs(NarrowVerbs):
 
     async def close_session(self, session: str, until: float) -> Done:
         held = list(self._ledger.beat(self.io.now()).items())
-        # Whoever is being granted something at this moment gives it back.
+        # Whoever is being granted something at this moment gives it back, as long as there are connections.
         self._ledger.begin("")
+        patience = min(until, self.io.now() + CLOSING)
+        while self._ledger.trying and self.io.now() < patience:
+            await self.io.wait(self.io.signal(), self.io.now() + 0.005)
         for first in range(0, len(held), CLAIMS_A_REQUEST):
             part = held[first : first + CLAIMS_A_REQUEST]
             flat = [word for claim_id, lock in part for word in (claim_id, lock, 1)]
@@ -142,7 +147,11 @@ class RedlockVerbs(NarrowVerbs):
         session = self.engine.session
         if session is None or session.id != claim.session:
             return SessionOver()
-        return await self._try(session, claim, until)
+        self._ledger.trying.add(claim.id)
+        try:
+            return await self._try(session, claim, until)
+        finally:
+            self._ledger.trying.discard(claim.id)
 
     look = enter
     """Whoever was woken tries again."""
