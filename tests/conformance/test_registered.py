@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import pytest
@@ -14,10 +14,11 @@ from tests.conformance.engines import DEPLOYMENTS, ENGINES
 
 
 def test_every_registered_engine_is_in_the_table() -> None:
-    registered = {point.name for point in entry_points(group="holdfast.engines")}
+    registered = {point.name: point.value for point in entry_points(group="holdfast.engines")}
 
+    assert registered == registry.OWN
     named = {subject.name.partition("?")[0] for subject in ENGINES}
-    assert registered == named - DEPLOYMENTS.keys()
+    assert registered.keys() == named - DEPLOYMENTS.keys()
 
 
 NAMES = (
@@ -37,8 +38,24 @@ def test_both_apis_have_the_same_names(name: str) -> None:
     assert public(blocking) == public(getattr(aio, name))
 
 
-def test_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    holdfast.connect("memory://looked-for").close()
-    monkeypatch.setattr(registry, "entry_points", lambda group: pytest.fail("it looked again"))
+def test_an_engine_of_our_own_is_found_without_a_look_at_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda group: pytest.fail("it looked"))
 
     holdfast.connect("memory://looked-for").close()
+
+
+def test_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("elsewhere", "holdfast.engines.memory:MemoryEngine", registry.GROUP)
+    looks: list[str] = []
+
+    def look(group: str) -> tuple[EntryPoint, ...]:
+        looks.append(group)
+        return (point,)
+
+    monkeypatch.setattr(registry, "_found", {})
+    monkeypatch.setattr(registry, "entry_points", look)
+
+    holdfast.connect("elsewhere://looked-for").close()
+    holdfast.connect("elsewhere://looked-for").close()
+
+    assert looks == [registry.GROUP]
