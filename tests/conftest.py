@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -20,6 +21,9 @@ for number, handler in (
         signal.signal(number, handler)
 
 
+# Nothing of thousands of tests becomes garbage while they are collected: to look for some takes half of that time.
+gc.disable()
+
 LONG = {
     "tests/verify/test_targets.py": "long-faults",
     "tests/cluster/test_disasters.py": "long-faults",
@@ -32,6 +36,17 @@ LONG = {
 Those of a group run one after the other, and begin: more at once would want more processors than there are, and nobody
 waits for them at the end.
 """
+EARLY = (
+    "tests/conformance/",
+    "tests/engines/wire/",
+    "tests/verify/",
+    "tests/bench/",
+    "tests/cluster/",
+    "tests/engines/",
+    "tests/without_lock/",
+    "tests/demo/",
+)
+"""Where tests wait for seconds each, or many share a server: they come before those that fill the gaps at the end."""
 SHARING = (
     "tests/cluster/",
     "tests/demo/",
@@ -52,7 +67,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = _group(item)
         if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: (_long(item) is None, not item.nodeid.startswith("tests/conformance/")))
+    items.sort(key=_turn)
+
+
+def pytest_runtestloop() -> None:
+    """Look for garbage again, but not among the tests themselves, which are there until the end."""
+    gc.enable()
+    gc.freeze()
+
+
+def _turn(item: pytest.Item) -> int:
+    """When it is to begin, among all."""
+    if _long(item) is not None:
+        return -1
+    return next((number for number, start in enumerate(EARLY) if item.nodeid.startswith(start)), len(EARLY))
 
 
 def _long(item: pytest.Item) -> str | None:
@@ -78,16 +106,46 @@ def no_settings_of_this_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
 
 
+class Servers:
+    """What the engines under test need: started when a test first asks, once for all that share it."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._urls: dict[str, FreshUrl] = {}
+        self._stack = ExitStack()
+
+    def fresh_url(self, subject: Subject) -> str:
+        """Where nobody has been before."""
+        if subject.name not in self._urls:
+            folder = self._folders.mktemp(subject.name)
+            self._urls[subject.name] = self._stack.enter_context(subject.start(folder))
+        return self._urls[subject.name]()
+
+    def end(self) -> None:
+        """End all of them. Who asks again gets new ones."""
+        self._urls.clear()
+        self._stack.close()
+
+
+SERVERS = pytest.StashKey[Servers]()
+
+
 @pytest.fixture(scope="session")
-def fresh_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Subject], str]]:
-    """Makes URLs. Each engine is started when a test first asks for it, and once a run."""
-    started: dict[str, FreshUrl] = {}
-    with ExitStack() as stack:
+def fresh_url(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Subject], str]]:
+    """Makes URLs. Each engine is started when a test first asks for it."""
+    servers = pytestconfig.stash[SERVERS] = Servers(tmp_path_factory)
+    yield servers.fresh_url
+    servers.end()
 
-        def make(subject: Subject) -> str:
-            if subject.name not in started:
-                folder = tmp_path_factory.mktemp(subject.name)
-                started[subject.name] = stack.enter_context(subject.start(folder))
-            return started[subject.name]()
 
-        yield make
+# Last: what the test itself has used is closed by then.
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Let a worker's servers go with the last test of their group: idle ones take time from the tests that follow."""
+    config = item.config
+    if nextitem is None or SERVERS not in config.stash or not hasattr(config, "workerinput"):
+        return
+    if _group(nextitem) != _group(item):
+        config.stash[SERVERS].end()
