@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
+from holdfast.verify.servers.postgres import PostgresServer
 from tests.conformance.engines import FreshUrl, Subject
 
 # A run that was started in the background ignores Ctrl-C, and so would every process that it starts.
@@ -104,6 +106,13 @@ def no_settings_of_this_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
     """Keep tests away from the lock file that the person running them may be using."""
     monkeypatch.delenv("HOLDFAST_URL", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_cluster_for_all(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """PostgreSQL makes its first files once for all workers."""
+    base = tmp_path_factory.getbasetemp()
+    PostgresServer.template = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "postgres"
 
 
 class Servers:
