@@ -1,7 +1,8 @@
 """Lock servers for the conformance suite: a fresh one for each test, all of them in one process that can be stopped.
 
 A start of Python for each test would take longer than the test. Run as a program this file is
-that process: each line it reads is a store, each line it writes the port of a new server.
+that process: each line it reads is a store, each line it writes the port of a new server. Only the
+last few of them go on: hundreds that nobody uses any more would keep it busy.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from tests.servers.host import Host
 
+KEPT = 4
+"""How many servers a test can have, and whatever it has left behind."""
 _numbers = itertools.count(1)
 
 lock_server_stands_still = Host.of_url_stands_still
@@ -27,7 +30,7 @@ def lock_servers(folder: Path) -> Iterator[Callable[[], str]]:
     host = Host("tests.servers.lock_servers")
 
     def new() -> str:
-        port = host.ask(f"sqlite:///{folder}/{next(_numbers)}.db")
+        port = host.ask(f"sqlite:///{folder}/{next(_numbers)}.db?ballast_mib=1")
         return host.runs(f"holdfast://127.0.0.1:{port}")
 
     try:
@@ -43,6 +46,10 @@ async def _host() -> None:
     loop = asyncio.get_running_loop()
     servers: list[asyncio.Task[None]] = []
     while line := await loop.run_in_executor(None, sys.stdin.readline):
+        for old in servers[:-KEPT]:
+            old.cancel()
+        await asyncio.gather(*servers[:-KEPT], return_exceptions=True)
+        del servers[:-KEPT]
         settings = read(None, {"listen": ["127.0.0.1:0"], "store": line.strip()})
         process = Process(settings, partial(read, None, {}))
         servers.append(loop.create_task(process.run()))
