@@ -63,7 +63,7 @@ class TaskActor:
     def __init__(self) -> None:
         self.kept: list[Any] = []
         self._jobs: asyncio.Queue[tuple[Callable[[], Any], asyncio.Future[Any]]] = asyncio.Queue()
-        self._ending = False
+        self._interrupted = False
         self._task = asyncio.create_task(self._live(), name="actor")
 
     async def _live(self) -> None:
@@ -75,8 +75,9 @@ class TaskActor:
             except asyncio.CancelledError:
                 if done is not None:
                     done.cancel()
-                if self._ending:
-                    raise
+                if not self._interrupted:
+                    raise  # a test that failed has not ended it, but its loop does
+                self._interrupted = False
                 self._task.uncancel()
             except BaseException as error:  # noqa: BLE001  (whoever asked gets it)
                 assert done is not None
@@ -89,12 +90,12 @@ class TaskActor:
             return await asyncio.shield(done)
         except asyncio.CancelledError:
             if not done.done():
+                self._interrupted = True
                 self._task.cancel()
                 await asyncio.wait({done})
             raise
 
     async def end(self) -> None:
-        self._ending = True
         self._task.cancel()
         await asyncio.wait({self._task})
 
