@@ -8,6 +8,7 @@ import time
 import pytest
 
 from holdfast import NotAcquired
+from holdfast.bench.counting import Counter
 from tests.conformance.apis import Front
 from tests.conformance.stage import Stage, eventually, soon
 
@@ -62,6 +63,22 @@ async def test_a_release_wakes_the_next_one_by_notification(stage: Stage, locks:
 
     if locks.guarantees.notified:
         assert sorted(waits)[2] < 0.5
+
+
+@pytest.mark.by_turns
+async def test_a_waiter_that_is_notified_does_not_ask_meanwhile(stage: Stage, locks: Front, rival: Front) -> None:
+    """A heartbeat, and a look at those who may have died, are all that a client sends in a second."""
+    held = await locks.lock("k").acquire()
+    waiting = await stage.queued(locks, "k", rival.lock("k").acquire())
+    counter, began = Counter(), time.monotonic()
+    counter.around_client(rival.target._core)
+    if locks.guarantees.notified:
+        await eventually(lambda: time.monotonic() - began > 1.0)
+        assert counter.requests <= 3 * (time.monotonic() - began)
+    else:
+        await eventually(lambda: counter.requests > 3)
+    await held.release()
+    assert (await soon(waiting)).valid
 
 
 async def test_a_grant_that_was_waited_for_has_a_higher_token(stage: Stage, locks: Front, rival: Front) -> None:
