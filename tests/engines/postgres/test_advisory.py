@@ -69,6 +69,28 @@ def test_a_waiter_is_granted_when_its_turn_comes(connect: Connect) -> None:
         threads.submit(grant.release).result()
 
 
+def test_a_server_that_does_not_say_since_when_somebody_waits_shows_the_line_all_the_same(
+    connect: Connect, database: Database, url: str, schema: str
+) -> None:
+    # As PostgreSQL 12 and 13: their pg_locks has no waitstart.
+    columns = "locktype, database, classid, objid, objsubid, pid, mode, granted"
+    database.execute(f"CREATE DATABASE {schema}".encode())
+    older = url.replace("/postgres?", f"/{schema}?")
+    with psycopg.connect(older.partition("?")[0], autocommit=True) as there:
+        there.execute("CREATE SCHEMA older")
+        there.execute(f"CREATE VIEW older.pg_locks AS SELECT {columns} FROM pg_catalog.pg_locks".encode())
+        there.execute(f"ALTER DATABASE {schema} SET search_path = older, pg_catalog".encode())
+    locks, rival = connect(url=older), connect(url=older)
+    held = locks.lock("k").acquire()
+    assert rival.lock("k").try_acquire() is None
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(rival.lock("k").acquire)
+        eventually(lambda: locks.inspect("k").waiters)
+        assert locks.inspect("k").waiters[0].age >= 0.0
+        held.release()
+        threads.submit(waiting.result(timeout=30.0).release).result()
+
+
 def test_a_wait_that_is_over_before_the_server_has_read_it_is_withdrawn(connect: Connect) -> None:
     locks, rival = connect(), connect()
     with locks.lock("k"):

@@ -88,6 +88,10 @@ def give_up(claim: Claim) -> bytes:
     return b"hf_give_up_shared" if claim.mode == "shared" else b"hf_give_up"
 
 
+# PostgreSQL 12 and 13 have no such column. There it is the moment of the statement that waits, which is the same.
+_WAITS = "coalesce((to_jsonb(l) ->> 'waitstart')::timestamptz, a.state_change)"
+
+
 def parties(keys: Keys) -> str:
     """Who holds and who waits, in order: process, whether granted, mode, whether it has our tag, and who it is."""
     high, low = (keys.lock >> 32) & 0xFFFFFFFF, keys.lock & 0xFFFFFFFF
@@ -96,9 +100,9 @@ def parties(keys: Keys) -> str:
         "SELECT coalesce(json_agg(json_build_array(l.pid, l.granted, l.mode, EXISTS (SELECT 1 FROM pg_locks t"
         f" WHERE t.locktype = 'advisory' AND t.pid = l.pid AND t.classid = {first}::bigint::oid"
         f" AND t.objid = {second}::bigint::oid AND t.objsubid = 2), coalesce(a.application_name, ''),"
-        " coalesce(host(a.client_addr), ''), extract(epoch FROM coalesce(l.waitstart, a.state_change)),"
-        " extract(epoch FROM clock_timestamp()))"
-        " ORDER BY l.granted DESC, l.waitstart, l.pid), '[]')"
+        " coalesce(host(a.client_addr), ''),"
+        f" extract(epoch FROM {_WAITS}), extract(epoch FROM clock_timestamp()))"
+        f" ORDER BY l.granted DESC, {_WAITS}, l.pid), '[]')"
         " FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid"
         f" WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.classid = {high}::bigint::oid"
         f" AND l.objid = {low}::bigint::oid"
