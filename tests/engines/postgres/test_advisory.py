@@ -69,6 +69,26 @@ def test_a_waiter_is_granted_when_its_turn_comes(connect: Connect) -> None:
         threads.submit(grant.release).result()
 
 
+def test_a_lock_that_goes_from_hand_to_hand_is_never_taken_for_anothers(connect: Connect) -> None:
+    locks, looker = connect(), connect()
+    enough = threading.Event()
+
+    def take_turns() -> None:
+        while not enough.is_set():
+            locks.lock("k").acquire().release()
+
+    with ThreadPoolExecutor(2) as threads:
+        turns = [threads.submit(take_turns) for _ in range(2)]
+        try:
+            for _ in range(1000):
+                # Collision, if somebody seemed to hold it under another name.
+                looker.inspect("k")
+        finally:
+            enough.set()
+        for turn in turns:
+            turn.result()
+
+
 def test_a_server_that_does_not_say_since_when_somebody_waits_shows_the_line_all_the_same(
     connect: Connect, database: Database, url: str, schema: str
 ) -> None:

@@ -97,14 +97,16 @@ def parties(keys: Keys) -> str:
     high, low = (keys.lock >> 32) & 0xFFFFFFFF, keys.lock & 0xFFFFFFFF
     first, second = keys.tag[0] & 0xFFFFFFFF, keys.tag[1] & 0xFFFFFFFF
     return (
-        "SELECT coalesce(json_agg(json_build_array(l.pid, l.granted, l.mode, EXISTS (SELECT 1 FROM pg_locks t"
-        f" WHERE t.locktype = 'advisory' AND t.pid = l.pid AND t.classid = {first}::bigint::oid"
+        # One look for both: a lock that is given back between two looks would seem to be there without its tag.
+        "WITH found AS MATERIALIZED (SELECT * FROM pg_locks WHERE locktype = 'advisory')"
+        " SELECT coalesce(json_agg(json_build_array(l.pid, l.granted, l.mode, EXISTS (SELECT 1 FROM found t"
+        f" WHERE t.pid = l.pid AND t.classid = {first}::bigint::oid"
         f" AND t.objid = {second}::bigint::oid AND t.objsubid = 2), coalesce(a.application_name, ''),"
         " coalesce(host(a.client_addr), ''),"
         f" extract(epoch FROM {_WAITS}), extract(epoch FROM clock_timestamp()))"
         f" ORDER BY l.granted DESC, {_WAITS}, l.pid), '[]')"
-        " FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid"
-        f" WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.classid = {high}::bigint::oid"
+        " FROM found l LEFT JOIN pg_stat_activity a ON a.pid = l.pid"
+        f" WHERE l.objsubid = 1 AND l.classid = {high}::bigint::oid"
         f" AND l.objid = {low}::bigint::oid"
         " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     )
