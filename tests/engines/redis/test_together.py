@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import redis as redis_py
 
-from holdfast import LockLost, aio
+from holdfast import EngineUnavailable, LockLost, aio
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
-from tests.conformance.stage import PATIENCE
+from tests.conformance.stage import PATIENCE, eventually
 
 TASKS = 16
 
@@ -169,3 +169,23 @@ async def take_one(client: aio.Client, name: str) -> bool:
     grant = await client.lock(name).acquire(wait=PATIENCE)
     await grant.release()
     return True
+
+
+async def test_a_request_that_is_begun_while_the_clock_is_looked_at_is_given_up_in_time(url: str) -> None:
+    """Between two turns of the loop it is in no list yet of what has to be answered."""
+    host, port, database = url.removeprefix("redis://").replace("/", ":").split(":")
+    with Proxy(host, int(port)) as proxy:
+        async with aio.connect(f"redis://127.0.0.1:{proxy.port}/{database}") as client:
+            grant = await client.lock("k").acquire()
+            client._core.call_limit = 0.5
+            stream: Any = client._core.verbs.io.port._stream  # type: ignore[attr-defined]
+            # All that was asked before is answered. The last look at the clock comes just after the next request.
+            await eventually(lambda: not stream._ticking)
+            proxy.replies.set("stall")
+            stream._ticking = True
+            release = asyncio.create_task(grant.release())
+            asyncio.get_running_loop().call_soon(stream._tick)
+
+            with pytest.raises(EngineUnavailable):
+                await asyncio.wait_for(release, PATIENCE)
+            proxy.heal()

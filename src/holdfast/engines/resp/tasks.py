@@ -173,7 +173,8 @@ class Stream(asyncio.Protocol):
                 stuck = stuck or (self._heard < sent and future.done())
         if stuck:
             self.end("no answer in time")
-        self._ticking = bool(self._waiting)
+        # What is not closed yet waits too, from the end of this turn on.
+        self._ticking = bool(self._waiting) or self._joint is not None
         if self._ticking:
             self.loop.call_later(TICK, self._tick)
 
