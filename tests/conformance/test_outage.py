@@ -35,7 +35,7 @@ async def test_a_grant_is_in_danger_before_it_is_lost(stage: Stage) -> None:
 
 @pytest.mark.by_turns
 async def test_a_grant_that_was_in_danger_is_well_again_after_the_outage(stage: Stage) -> None:
-    client = await stage.client(ttl=2.0)
+    client = await stage.client(ttl=4.0)
     held = await client.lock("k").acquire()
     with stage.outage():
         await eventually(lambda: held.in_danger)
