@@ -90,8 +90,8 @@ async def test_the_holder_gives_up_before_the_engine_does_if_it_is_leased(stage:
     # Asked the moment the other one has it, in whatever thread that is.
     taken = await rival.actor.do(stage.api.function(*taking(rival, lambda: seen.append(held.valid))))
 
-    # Without a lease the engine may let go before the holder knows: only the fence protects.
-    assert seen == [not rival.guarantees.leased]
+    # Without a lease the engine may let go before the holder knows, or after: only the fence protects.
+    assert seen == [False] or not rival.guarantees.leased
     assert taken.token > held.token
     await rival.actor.do(taken.release)
 

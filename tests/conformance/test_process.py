@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import signal
 import subprocess
 import sys
@@ -65,6 +66,16 @@ def operator(url: str) -> Iterator[holdfast.Client]:
         yield client
 
 
+def interrupted(process: subprocess.Popen[str]) -> str:
+    """What a process says to Ctrl-C, pressed again if that was lost: Python drops one that comes while it forgets a
+    thread, as it does just after it was told of its place."""
+    assert process.stdout is not None
+    while True:
+        process.send_signal(signal.SIGINT)
+        if select.select([process.stdout], [], [], 10.0)[0]:
+            return process.stdout.readline()
+
+
 @pytest.mark.by_turns
 @across_processes
 def test_ctrl_c_in_a_blocking_wait_leaves_no_place(url: str, operator: holdfast.Client) -> None:
@@ -73,9 +84,8 @@ def test_ctrl_c_in_a_blocking_wait_leaves_no_place(url: str, operator: holdfast.
     with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "queued\n"
-        process.send_signal(signal.SIGINT)
 
-        assert process.stdout.readline() == "interrupted 0\n"
+        assert interrupted(process) == "interrupted 0\n"
         assert operator.inspect("k").waiters == ()
         process.communicate("\n")
     assert process.returncode == 0

@@ -58,10 +58,13 @@ async def test_a_step_that_is_not_answered_is_unknown_to_each_and_leaves_nothing
         outcomes = await asyncio.gather(
             *(locks.lock(f"k{number}").acquire(wait=0.2) for number in range(TASKS)), return_exceptions=True
         )
+        told = {name: each.outcome for name, each in enumerate(outcomes) if isinstance(each, EngineUnavailable)}
+        assert len(told) == TASKS
+        assert "unknown" in told.values()
+        # On a busy machine not all of them go with the first steps, and later ones are not sent.
+        for number in [number for number, outcome in told.items() if outcome == "not done"]:
+            assert (await rival.inspect(f"k{number}")).holders == ()
         proxy.heal()
-
-        assert {type(each) for each in outcomes} == {EngineUnavailable}
-        assert {each.outcome for each in outcomes if isinstance(each, EngineUnavailable)} == {"unknown"}
 
         async def nothing_is_left() -> bool:
             return await rival.list() == []
