@@ -38,6 +38,8 @@ class Cell(Workload):
         chance = rng.random()
         if chance < 0.3:
             return True
+        # As whoever works on what was read: without it a quick engine has hardly two who write what both have read.
+        await actor.pause(rng.uniform(0.0, 0.02))
         expected = None if chance < 0.4 else version
         if chance > 0.92:
             call, _ = await actor.call(
