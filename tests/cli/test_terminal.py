@@ -115,7 +115,8 @@ def test_a_job_that_is_brought_to_the_foreground_before_it_reads_does_not_stop(s
     holdfast = " ".join(HOLDFAST)
     waits = "echo up > up; while [ ! -e go ]; do sleep 0.05; done"
     code = f"set -m; {holdfast} run --ttl 60 k -- sh -c '{waits}; read line; echo got $line' & "
-    code += "while [ ! -e up ]; do sleep 0.05; done; fg"
+    # Not with a sleep: that would be a job of its own, and have the terminal for a while.
+    code += "until [ -e up ]; do :; done; fg"
     terminal = Terminal(stage, program=("bash", "-c", code))
     wait_for_file(stage.folder / "up")
     eventually(lambda: os.tcgetpgrp(terminal.keys) != terminal.process.pid, "the job has the terminal")
