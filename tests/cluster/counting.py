@@ -25,7 +25,7 @@ from tests.faults.children import Child
 
 LOCK = "counter"
 WAIT = 120.0
-PAUSE = 0.03
+PAUSE = 0.01
 """Between two turns of a worker: faults are what this is about, not load."""
 
 

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 import holdfast
-from holdfast.locks import acquire
 from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES, Subject
 from tests.conformance.stage import Breaker, Stage, taking_away
@@ -34,14 +33,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if all(getattr(subject, name) for name in needed) and (everywhere or subject.like is None)
     ]
     take(metafunc, subjects)
-
-
-@pytest.fixture(autouse=True)
-def no_answer_is_late(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take more than the half second in which a try has to be answered. Outages are about that."""
-    needed = [name for mark in request.node.iter_markers("needs_of_subject") for name in mark.args]
-    if "outage" not in needed:
-        monkeypatch.setattr(acquire, "GRACE", 10.0)
 
 
 @pytest.fixture

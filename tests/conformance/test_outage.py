@@ -13,9 +13,6 @@ from tests.conformance.stage import Stage, eventually, soon
 
 pytestmark = [pytest.mark.needs_of_subject("outage"), pytest.mark.any_connection]
 
-SOON = 4.0
-"""A wait of half a second, its grace of one, and what a busy machine adds. A request by itself may take five."""
-
 
 @pytest.mark.by_turns
 async def test_a_grant_is_in_danger_before_it_is_lost(stage: Stage) -> None:
@@ -61,7 +58,7 @@ async def test_the_answer_comes_within_a_second_after_the_wait(stage: Stage, loc
 
     with stage.outage():
         took = await asyncio.gather(answered(locks), answered(fresh))
-    assert max(took) < SOON
+    assert max(took) < 0.2 + 1.0 + 0.25
     assert held.valid
     assert first.valid
 
@@ -76,7 +73,7 @@ async def test_a_waiter_whose_wait_ends_in_an_outage_is_answered_in_time_and_lea
     with stage.outage():
         with pytest.raises(EngineUnavailable) as unavailable:
             await soon(waiting)
-        assert time.monotonic() - started < SOON
+        assert time.monotonic() - started < 1.5 + 0.25
         assert unavailable.value.outcome == "unknown"
         assert isinstance(unavailable.value, ConnectionError)
 

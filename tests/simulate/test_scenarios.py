@@ -18,7 +18,7 @@ from holdfast.simulate.verdict import broken, judge
 
 ALWAYS = [name for name in PLACES if not find(name).breaks or find(name).always]
 CONTROLS = [name for name in PLACES if find(name).breaks]
-SEEDS = int(os.environ.get("HOLDFAST_SEEDS", "10"))
+SEEDS = int(os.environ.get("HOLDFAST_SEEDS", "20"))
 LONG = {"thundering-herd": 3}
 """How many seeds of long stories."""
 
@@ -43,8 +43,8 @@ def test_a_scenario_shows_what_it_is_about_from_every_seed(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_scenario_that_has_to_go_wrong_goes_wrong_in_a_search(name: str) -> None:
-    # Power cuts are long stories, and go wrong from every second seed or every tenth. Seeds are no matter of chance.
-    runs = 4 if name.startswith("cluster") else 40 if "cut" in name or "crash" in name else 100
+    # Power cuts are long stories, and go wrong from every second seed or every tenth.
+    runs = 10 if name.startswith("cluster") else 40 if "cut" in name or "crash" in name else 300
     result = search(find(name), 1, runs)
 
     assert result.ok
