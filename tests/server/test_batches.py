@@ -53,6 +53,16 @@ async def answer_one_while_another_waits(inside: Inside, store: GatedStore, firs
     await inside.turn(20)
 
 
+async def first_is_waited_for(inside: Inside, store: GatedStore, first: Client) -> None:
+    """It was answered, and nothing is written until it has asked again."""
+    assert len(first.replies()) == 1
+    assert store.gates == []
+    first.send("HF.RELEASE", "session1-1")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+
+
 async def test_a_grant_is_answered_when_it_is_kept_and_not_before(inside: Inside, store: GatedStore) -> None:
     client = await opened(inside, store, "session1")
     client.send("HF.ACQUIRE", "session1-1", "k")
@@ -89,13 +99,7 @@ async def test_a_patient_store_gets_those_who_were_just_answered_with_those_who_
     first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
     be_patient(inside, store, 1e6)
     await answer_one_while_another_waits(inside, store, first, second)
-    assert len(first.replies()) == 1
-    assert store.gates == []
-
-    first.send("HF.RELEASE", "session1-1")
-    await inside.turn()
-    store.let()
-    await inside.settle()
+    await first_is_waited_for(inside, store, first)
 
     assert [len(first.replies()), len(second.replies())] == [1, 1]
 
@@ -117,12 +121,7 @@ async def test_patience_counts_from_when_all_were_answered(
     monkeypatch.setattr(batches, "let_out", slowly)
     await answer_one_while_another_waits(inside, store, first, second)
 
-    assert len(first.replies()) == 1
-    assert store.gates == []
-    first.send("HF.RELEASE", "session1-1")
-    await inside.turn()
-    store.let()
-    await inside.settle()
+    await first_is_waited_for(inside, store, first)
 
 
 async def test_a_patient_store_does_not_wait_when_all_who_were_answered_are_there(

@@ -60,8 +60,8 @@ async def test_a_step_that_is_not_answered_is_unknown_to_each_and_leaves_nothing
         )
         told = {name: each.outcome for name, each in enumerate(outcomes) if isinstance(each, EngineUnavailable)}
         assert len(told) == TASKS
-        assert "unknown" in told.values()
-        # On a busy machine not all of them go with the first steps, and later ones are not sent.
+        assert list(told.values()).count("unknown") >= TASKS // AT_ONCE
+        # Those that went with neither of the first steps are sent when one of them has failed, if they have time left.
         for number in [number for number, outcome in told.items() if outcome == "not done"]:
             assert (await rival.inspect(f"k{number}")).holders == ()
         proxy.heal()
