@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from holdfast.verify.servers.process import find
+from holdfast.verify.servers.process import family, find
 from holdfast.verify.servers.redis import RedisServer
 
 
@@ -50,3 +52,13 @@ def test_a_server_of_the_system_goes_before_one_that_a_package_brings(
     assert find("lockd") == str(system / "lockd")
     (system / "lockd").unlink()
     assert find("lockd") == str(packages / "lockd")
+
+
+def test_a_process_that_ends_while_it_is_looked_at_has_no_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(path: Path) -> str:
+        # What the system says of a folder in /proc that was there a moment ago.
+        raise ProcessLookupError(errno.ESRCH, os.strerror(errno.ESRCH), str(path))
+
+    monkeypatch.setattr(Path, "read_text", ended)
+
+    assert family(os.getpid()) == []

@@ -95,8 +95,8 @@ def family(pid: int) -> list[int]:
     """A process and everything that came of it, the eldest first."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except FileNotFoundError:
-        return []
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # it has ended: before it was looked at, or meanwhile
     return [pid, *(each for child in children for each in family(int(child)))]
 
 
