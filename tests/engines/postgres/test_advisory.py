@@ -111,6 +111,19 @@ def test_a_server_that_does_not_say_since_when_somebody_waits_shows_the_line_all
         threads.submit(waiting.result(timeout=30.0).release).result()
 
 
+def test_a_refusal_is_told_although_the_server_does_not_say_who_is_in_the_way(
+    connect: Connect, database: Database
+) -> None:
+    locks, rival = connect(), connect()
+    # Whoever connects looks at that table too: everything that it needs is there before.
+    rival.inspect("k")
+    rival.lock("other").acquire().release()
+    with locks.lock("k"), database.transaction():
+        database.execute("LOCK TABLE pg_database IN ACCESS EXCLUSIVE MODE")
+
+        assert rival.lock("k").try_acquire() is None
+
+
 def test_a_wait_that_is_over_before_the_server_has_read_it_is_withdrawn(connect: Connect) -> None:
     locks, rival = connect(), connect()
     with locks.lock("k"):

@@ -365,9 +365,14 @@ class AdvisoryVerbs(NarrowVerbs):
         return Place(line.index(claim.id) + 1 if claim.id in line else 1, self._holder(claim, found))
 
     async def _blocker(self, taken: Taken, until: float) -> Party | None:
-        """Who is in the way. Collision if it is there under another name."""
+        """Who is in the way, if the server can say so in time. Collision if it is there under another name."""
         claim = taken.claim
-        return self._holder(claim, await self._parties(claim.kind, claim.name, taken.keys, until))
+        try:
+            found = await self._parties(claim.kind, claim.name, taken.keys, until)
+        except EngineUnavailable:
+            # It was refused all the same: that answer is there already.
+            return None
+        return self._holder(claim, found)
 
     def _holder(self, claim: Claim, found: list[tuple[bool, Party]]) -> Party | None:
         holders = [(tagged, party) for tagged, party in found if party.token is not None]
