@@ -18,9 +18,13 @@ def tell(number, frame):
 for name in sys.argv[1:]:
     signal.signal(getattr(signal, name), tell)
 print(1, file=open("up", "w"))
-time.sleep(600)
+while True:
+    time.sleep(0.05)
 """
-"""A CMD that says which signal it got."""
+"""A CMD that says which signal it got.
+
+It does not sleep once for all: a signal that comes just before the system is asked for it would wait for its end.
+"""
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
