@@ -95,8 +95,9 @@ def test_a_stopped_waiter_is_overtaken_and_starts_again_at_the_end(url: str) -> 
 
 
 def stand_in_a_transaction(path: str) -> None:
-    """Take the file's write lock as a process does that is stopped in the middle of a step."""
+    """When asked, take the file's write lock as a process does that is stopped in the middle of a step."""
     database = sqlite3.connect(path, isolation_level=None)
+    input()
     database.execute("BEGIN IMMEDIATE")
     tell("inside")
     input()
@@ -116,6 +117,7 @@ def test_a_process_stopped_in_a_transaction_stops_others_no_longer_than_they_wai
         inside = stack.enter_context(
             Child("tests.process.test_stop:stand_in_a_transaction", str(tmp_path / "locks.db"))
         )
+        inside.ask()
         inside.expect("inside")
         inside.stop()
 
@@ -144,11 +146,12 @@ def test_a_waiter_gets_its_answer_in_time_when_the_file_is_stuck_behind_its_back
     with ExitStack() as stack:
         holder, waiter = stack.enter_context(Puppet(url)), stack.enter_context(Puppet(url))
         holder.takes("k")
-        waiter.begin("acquire", "k", 1.0)
-        eventually(lambda: holder.do("inspect", "k")["waiters"] == 1, "it did not get in line")
         inside = stack.enter_context(
             Child("tests.process.test_stop:stand_in_a_transaction", str(tmp_path / "locks.db"))
         )
+        waiter.begin("acquire", "k", 1.0)
+        eventually(lambda: holder.do("inspect", "k")["waiters"] == 1, "it did not get in line")
+        inside.ask()
         inside.expect("inside")
         inside.stop()
 
