@@ -86,6 +86,28 @@ async def test_tasks_that_are_cancelled_take_nobody_with_them(server: EtcdServer
         assert held == {f"k{number}" for number in range(1, TASKS, 2)}
 
 
+async def test_what_has_no_time_left_when_its_turn_comes_is_not_sent(server: EtcdServer, namespace: str) -> None:
+    wire = Wire(parse_address(parse(server.url)))
+    port = EtcdAsyncioPort(wire, asyncio.get_running_loop())
+    sent: list[str] = []
+    wire.counted = sent.append
+
+    def write(name: str, until: float) -> asyncio.Future[object]:
+        request = steps.step([], [steps.put(f"{namespace}/{name}".encode(), b"")], together=name)
+        return asyncio.ensure_future(port.call(request, until))
+
+    try:
+        outcomes = await asyncio.gather(
+            write("first", clock.now() + 10.0), write("late", clock.now()), return_exceptions=True
+        )
+    finally:
+        port.close()
+
+    assert not isinstance(outcomes[0], BaseException)
+    assert isinstance(outcomes[1], EngineUnavailable)
+    assert (outcomes[1].outcome, len(sent)) == ("not done", 1)
+
+
 async def test_a_lease_that_is_gone_fails_only_what_needs_it(server: EtcdServer, namespace: str) -> None:
     wire = Wire(parse_address(parse(server.url)))
     port = EtcdAsyncioPort(wire, asyncio.get_running_loop())

@@ -110,16 +110,20 @@ class EtcdAsyncioPort:
 
     def _flush(self) -> None:
         self._flush_due = False
-        while self._waiting and self._steps < AT_ONCE:
-            go_on(self._step(self._gather()))
+        while self._steps < AT_ONCE and (parts := self._gather()):
+            go_on(self._step(parts))
 
     def _gather(self) -> list[Part]:
-        """Parts for one step: one for each line, the earliest first, and as many as the steps under way have."""
+        """Parts for one step: one for each line, the earliest first, and as many as the steps under way have.
+
+        One whose time is over while it waits for its turn is not sent any more: it was not done, and is told so.
+        """
+        now = clock.now()
         most = min(MOST_PARTS, max(FEWEST_PARTS, -(-(len(self._waiting) + self._parts) // AT_ONCE)))
         chosen: dict[str | None, Part] = {}
         left: list[Part] = []
         for part in self._waiting:
-            if len(chosen) < most and part.request.together not in chosen:
+            if len(chosen) < most and part.request.together not in chosen and part.until > now:
                 chosen[part.request.together] = part
             else:
                 left.append(part)
