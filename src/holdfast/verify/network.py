@@ -26,7 +26,8 @@ def why_not() -> str:
     """What keeps this machine from making one; empty if nothing does."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    missing = [command for command in ("ip", "iptables", "nsenter") if shutil.which(command, path=_path()) is None]
+    needed = ("ip", "iptables", "nsenter", "unshare")
+    missing = [command for command in needed if shutil.which(command, path=_path()) is None]
     return f"{' and '.join(missing)} not installed: apt install iproute2 iptables util-linux" if missing else ""
 
 
@@ -41,10 +42,37 @@ def run(*command: str) -> None:
         raise NotAllowed("a network of its own", f"{' '.join(command)}: {done.stderr.strip()}")
 
 
-def inside(name: str) -> list[str]:
-    """What a command is started with to run in a namespace. (`ip netns exec` also wants to mount, which is not
-    allowed everywhere that namespaces are.)"""
-    return ["nsenter", f"--net=/run/netns/{name}", "--"]
+class Namespace:
+    """A network namespace, and the process that keeps it.
+
+    Nothing is left behind, however this process ends: the keeper reads from us, and ends with us. (One that has a name,
+    by `ip netns add`, is a mount that stays, and mounting is not allowed everywhere that namespaces are.)
+    """
+
+    def __init__(self) -> None:
+        keep = ("unshare", "--net", "--", "sh", "-c", "echo && exec cat")
+        self._keeper = subprocess.Popen(
+            keep,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"PATH": _path()},
+        )
+        assert self._keeper.stdout is not None
+        if not self._keeper.stdout.readline():
+            raise NotAllowed("a network of its own", f"{' '.join(keep)}: {self.close()}")
+        self.pid = str(self._keeper.pid)
+        self.inside = ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--"]
+        """What a command is started with to run in it."""
+
+    def run(self, *command: str) -> None:
+        """Run a command of the network's in it."""
+        run(*self.inside, *command)
+
+    def close(self) -> str:
+        """Let go of it: it ends with the last process in it. What its keeper has complained of."""
+        _, complaints = self._keeper.communicate()
+        return complaints.decode().strip()
 
 
 class Network:
@@ -58,10 +86,11 @@ class Network:
         # Two runs at once must not share addresses: process ids differ, and so do runs in one process.
         number = os.getpid() * 16 + next(_numbers)
         self._subnet = f"10.{200 + number // 256 % 50}.{number % 256}"
-        self._names = {id(server): f"{self._mark}n{place}" for place, server in enumerate(servers)}
         self.servers = list(servers)
+        self._homes: dict[int, Namespace] = {}
+        """Of each server."""
         self._clients = 0
-        self._made: list[str] = []
+        self._made: list[Namespace] = []
 
     def __enter__(self) -> Self:
         try:
@@ -75,43 +104,41 @@ class Network:
         self.close()
 
     def _make(self) -> None:
-        switch = f"{self._mark}s"
-        self._add(switch)
-        run(*inside(switch), "ip", "link", "add", "br0", "type", "bridge")
-        run(*inside(switch), "ip", "link", "set", "br0", "up")
-        run("ip", "link", "add", f"{self._mark}r", "type", "veth", "peer", "name", "here", "netns", switch)
-        self._plug(switch, "here")
-        run("ip", "addr", "add", f"{self._subnet}.1/24", "dev", f"{self._mark}r")
-        run("ip", "link", "set", f"{self._mark}r", "up")
+        self._switch = self._add()
+        self._switch.run("ip", "link", "add", "br0", "type", "bridge")
+        self._switch.run("ip", "link", "set", "br0", "up")
+        here = f"{self._mark}r"
+        run("ip", "link", "add", here, "type", "veth", "peer", "name", "here", "netns", self._switch.pid)
+        self._plug("here")
+        run("ip", "addr", "add", f"{self._subnet}.1/24", "dev", here)
+        run("ip", "link", "set", here, "up")
         for place, server in enumerate(self.servers):
-            name = self._names[id(server)]
-            server.host, server.prefix = f"{self._subnet}.{10 + place}", inside(name)
-            self._settle(name, f"port{place}", server.host)
+            server.host = f"{self._subnet}.{10 + place}"
+            home = self._homes[id(server)] = self._settle(f"port{place}", server.host)
+            server.prefix = home.inside
 
-    def _settle(self, name: str, port: str, address: str) -> None:
+    def _settle(self, port: str, address: str) -> Namespace:
         """A namespace with an address, on the switch."""
-        switch = f"{self._mark}s"
-        self._add(name)
-        run(*inside(switch), "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
-        self._plug(switch, port)
-        run(*inside(name), "ip", "addr", "add", f"{address}/24", "dev", "eth0")
+        made = self._add()
+        self._switch.run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", made.pid)
+        self._plug(port)
+        made.run("ip", "addr", "add", f"{address}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
-            run(*inside(name), "ip", "link", "set", device, "up")
+            made.run("ip", "link", "set", device, "up")
+        return made
 
     def client_wire(self) -> ClientWire:
         """A place for one more client, with all of its connections in one hand."""
         self._clients += 1
-        name = f"{self._mark}c{self._clients}"
-        self._settle(name, f"client{self._clients}", f"{self._subnet}.{100 + self._clients}")
-        return ClientWire(name)
+        return ClientWire(self._settle(f"client{self._clients}", f"{self._subnet}.{100 + self._clients}"))
 
-    def _add(self, name: str) -> None:
-        run("ip", "netns", "add", name)
-        self._made.append(name)
+    def _add(self) -> Namespace:
+        self._made.append(Namespace())
+        return self._made[-1]
 
-    def _plug(self, switch: str, device: str) -> None:
-        run(*inside(switch), "ip", "link", "set", device, "master", "br0")
-        run(*inside(switch), "ip", "link", "set", device, "up")
+    def _plug(self, device: str) -> None:
+        self._switch.run("ip", "link", "set", device, "master", "br0")
+        self._switch.run("ip", "link", "set", device, "up")
 
     def cut_off(self, side: Iterable[Server], *, from_clients: bool = False) -> None:
         """Let nothing pass between these servers and the others. Clients reach both sides, unless told."""
@@ -120,20 +147,20 @@ class Network:
         if from_clients:
             there.append(f"{self._subnet}.1")
         for server in here:
-            block = (*inside(self._names[id(server)]), "iptables", "-w", "-A")
+            home = self._homes[id(server)]
             for host in there:
-                run(*block, "INPUT", "-s", host, "-j", "DROP")
-                run(*block, "OUTPUT", "-d", host, "-j", "DROP")
+                home.run("iptables", "-w", "-A", "INPUT", "-s", host, "-j", "DROP")
+                home.run("iptables", "-w", "-A", "OUTPUT", "-d", host, "-j", "DROP")
 
     def heal(self) -> None:
         """Let everything pass."""
-        for name in self._names.values():
-            run(*inside(name), "iptables", "-w", "-F")
+        for home in self._homes.values():
+            home.run("iptables", "-w", "-F")
 
     def close(self) -> None:
         """Remove what was made. The devices go with their namespaces."""
         while self._made:
-            run("ip", "netns", "del", self._made.pop())
+            self._made.pop().close()
 
 
 RESETTING = 0.3
@@ -143,13 +170,13 @@ RESETTING = 0.3
 class ClientWire:
     """All connections of the client in one namespace, wherever they lead to."""
 
-    def __init__(self, namespace: str) -> None:
-        self.prefix = inside(namespace)
-        """What its process is started with."""
+    def __init__(self, home: Namespace) -> None:
+        self._home, self.prefix = home, home.inside
+        """The second is what its process is started with."""
         self._lossy = False
 
     def _rule(self, chain: str, *rule: str) -> None:
-        run(*self.prefix, "iptables", "-w", "-A", chain, *rule)
+        self._home.run("iptables", "-w", "-A", chain, *rule)
 
     def cut(self) -> None:
         """Whatever is sent, in either direction, is answered by a reset, new connections too."""
@@ -174,4 +201,4 @@ class ClientWire:
             self._lossy = False
             self.cut()
             time.sleep(RESETTING)
-        run(*self.prefix, "iptables", "-w", "-F")
+        self._home.run("iptables", "-w", "-F")
