@@ -49,7 +49,9 @@ class PostgresServer(Server):
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self.settings = {
-            "unix_socket_directories": "", "listen_addresses": "127.0.0.1", "max_connections": "200", **(settings or {})
+            "unix_socket_directories": "", "listen_addresses": "127.0.0.1", "max_connections": "200",
+            # In its folder: what a kill -9 leaves of it is gone with that.
+            "dynamic_shared_memory_type": "mmap", **(settings or {}),
         }  # fmt: skip
 
     @property
