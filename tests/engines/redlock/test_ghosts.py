@@ -111,7 +111,7 @@ def test_a_client_may_be_closed_while_its_keeper_tells_a_node_of_a_release(engin
     port.then["redlock_release"] = it_is_closed
     run(keeper.renew("mine", until()))
 
-    assert engine.ledger.debts == []
+    assert engine.ledger.debts == {}
 
 
 def test_a_waiter_whose_release_may_arrive_late_tries_again_as_another_claim(

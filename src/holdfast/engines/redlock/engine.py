@@ -15,8 +15,9 @@ from holdfast.engines.redis.checkup import check_nodes
 from holdfast.engines.redis.route import OneServer, database, make_tls
 from holdfast.engines.redlock.bell import Bell
 from holdfast.engines.redlock.ledger import Ledger
-from holdfast.engines.redlock.nodes import NodesAsyncioPort, NodesPort
+from holdfast.engines.redlock.nodes import NodesAsyncioPort
 from holdfast.engines.redlock.rests import Rests
+from holdfast.engines.redlock.team import NodesPort
 from holdfast.engines.redlock.verbs import AHEAD, RedlockVerbs
 from holdfast.engines.resp.wire import Login, parse_address
 from holdfast.errors import InvalidRequest
@@ -114,6 +115,11 @@ class RedlockEngine:
             port.abandon()
         _abandoned.append(self._loop_ports)
         self._start()
+
+    def settle(self, wait: bool) -> None:
+        """Take the answers that blocking callers went on without: what has come, or each until its limit is over."""
+        for port in self._ports:
+            port.settle(wait)
 
     def close(self) -> None:
         for port in self._ports:

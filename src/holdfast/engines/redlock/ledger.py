@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Debt:
     """A claim that is given back, and that some nodes have not confirmed yet."""
 
@@ -16,6 +16,8 @@ class Debt:
     nodes: frozenset[int]
     ends: float
     """After this the nodes have forgotten it by themselves."""
+    due: float = 0.0
+    """Before this their answers may still come, and they are not told again."""
 
 
 class Ledger:
@@ -42,7 +44,8 @@ class Ledger:
         """Claims of waiters that nodes may yet give back, late: what such a claim takes now can be taken from it."""
         self._pauses: dict[str, Iterator[float]] = {}
         self._beat_began = 0.0
-        self.debts: list[Debt] = []
+        self.debts: dict[Debt, None] = {}
+        """In order, and each one is found at once, however many there are."""
 
     def beat(self, now: float) -> dict[str, str]:
         """A heartbeat begins; what it has to keep."""
@@ -112,10 +115,10 @@ class Ledger:
     def owe(self, debt: Debt) -> None:
         """Some nodes have not confirmed that a claim is given back."""
         with self._lock:
-            self.debts.append(debt)
+            self.debts[debt] = None
 
     def paid(self, debt: Debt) -> None:
         """Every node knows that it is over, or has forgotten it. Its session may have ended meanwhile."""
         with self._lock:
             self._doubtful.pop(debt.claim_id, None)
-            self.debts = [other for other in self.debts if other is not debt]
+            self.debts.pop(debt, None)

@@ -1,10 +1,8 @@
-"""Asking several independent Redis nodes at the same time, each with a short limit, without a thread a node."""
+"""Asking several independent Redis nodes at the same time, each with a short limit: what is asked; and for tasks."""
 
 from __future__ import annotations
 
 import asyncio
-import select
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +12,8 @@ from hiredis import ReplyError
 
 from holdfast.core import quorum
 from holdfast.engines.redis.route import OneServer
-from holdfast.engines.redlock.openings import Openings
 from holdfast.engines.redlock.rests import Rests
-from holdfast.engines.resp.blocking import IDLE, TICK, Connection
+from holdfast.engines.redlock.tail import Tail
 from holdfast.engines.resp.tasks import Stream, open_stream
 from holdfast.engines.resp.wire import AnyRequest, Lost
 from holdfast.runtime import clock
@@ -31,6 +28,8 @@ class Round:
     """How long each node is waited for, in seconds. All of them longer, while no majority has answered."""
     nodes: frozenset[int] | None = None
     """Which; None for all."""
+    tail: Tail | None = None
+    """Says when a blocking caller may go on before all have answered; None for never."""
 
 
 @dataclass(slots=True)
@@ -48,197 +47,6 @@ Answers = list[Any]
 def majority_answered(answers: Answers) -> bool:
     """Whether a majority of all nodes has answered."""
     return quorum.reached(sum(not isinstance(answer, NoAnswer) for answer in answers), len(answers))
-
-
-class Team:
-    """One connection to each node. One thread uses it at a time."""
-
-    def __init__(self, routes: Sequence[OneServer], rests: Rests) -> None:
-        self.routes, self.rests = routes, rests
-        self._openings = Openings(routes, rests)
-        self.connections = self._openings.connections
-
-    def ask(self, round_: Round, until: float, alone: bool = False) -> Answers:
-        """Send to all, then take the answers as they come. `alone` if no other thread of this client asks now."""
-        answers: Answers = [NoAnswer("it was not asked", False)] * len(self.routes)
-        nodes = range(len(self.routes)) if round_.nodes is None else sorted(round_.nodes)
-        waiting: dict[int, int] = {}
-        self._connect(nodes, self.rests.resting, round_.limit, until)
-        now = clock.now()
-        soon = min(until, now + round_.limit)
-        unasked = self._send(round_.request, nodes, waiting, answers, until)
-        if soon > now + TICK:
-            self._collect_soon(round_.request, waiting, answers, soon, alone)
-        if waiting:
-            self._collect(round_.request, waiting, answers, soon, until)
-        if (waiting or unasked) and round_.nodes is None and not majority_answered(answers):
-            # A node rests to save its limit, and is waited for no longer than that, while others are enough.
-            if unasked:
-                self._connect(unasked, frozenset, round_.limit, until)
-                self._send(round_.request, unasked, waiting, answers, until)
-            self._collect(round_.request, waiting, answers, until, until, majority_answered)
-        for node in waiting.values():
-            self.rests.failed(node)
-            answers[node] = self._lose(node, Lost("no answer in time", silent=True))
-        return answers
-
-    def _send(
-        self, request: AnyRequest, nodes: Sequence[int], waiting: dict[int, int], answers: Answers, until: float
-    ) -> list[int]:
-        """Send to these nodes, and note in `waiting` who is waited for, by file number; who has no connection."""
-        packed = request.packed(False)
-        unasked = []
-        for node in nodes:
-            connection = self.connections[node]
-            if connection is None:
-                answers[node] = NoAnswer("cannot connect", False)
-                unasked.append(node)
-                continue
-            try:
-                connection.send(packed, until)
-                waiting[connection.socket.fileno()] = node
-            except Lost as lost:
-                answers[node] = self._lose(node, lost)
-        return unasked
-
-    def _collect_soon(
-        self, request: AnyRequest, waiting: dict[int, int], answers: Answers, until: float, alone: bool
-    ) -> None:
-        """Take the answers one after the other while they come at once: most have come when the first one has."""
-        for number, node in list(waiting.items()):
-            connection = self.connections[node]
-            assert connection is not None
-            if not connection.plain:
-                return
-            try:
-                reply = connection.receive_soon(alone)
-                if reply is False:
-                    return
-                answered = self._take(connection, node, reply, request, answers, until)
-            except Lost as lost:
-                answers[node] = self._lose(node, lost)
-                answered = True
-            if answered:
-                del waiting[number]
-
-    def _take(
-        self, connection: Connection, node: int, reply: Any, request: AnyRequest, answers: Answers, until: float
-    ) -> bool:
-        """Take a reply; False if the node did not know the script, and was sent it in full."""
-        if isinstance(reply, ReplyError):
-            if str(reply).startswith("NOSCRIPT"):
-                connection.send(request.packed_in_full(False), until)
-                return False
-            reply = NoAnswer(str(reply), True)
-        connection.used = clock.now()
-        answers[node] = reply
-        return True
-
-    def _connect(self, nodes: Sequence[int], resting: Callable[[], frozenset[int]], limit: float, until: float) -> None:
-        """Connect to the nodes that have no connection and do not rest: all at once, so that none delays another."""
-        missing = []
-        now = clock.now()
-        for node in nodes:
-            connection = self.connections[node]
-            if connection is not None:
-                if now - connection.used <= IDLE or not connection.closed_by_server():
-                    continue
-                connection.close()
-                self.connections[node] = None
-            missing.append(node)
-        if missing:
-            rest = resting()
-            self._openings.make([node for node in missing if node not in rest], limit, until)
-
-    def _collect(
-        self,
-        request: AnyRequest,
-        waiting: dict[int, int],
-        answers: Answers,
-        end: float,
-        until: float,
-        enough: Callable[[Answers], bool] = lambda _: False,
-    ) -> None:
-        """Take the answers as they come, until all have come, or enough, or the end; what has begun to come by then."""
-        poll = select.poll()
-        for number in waiting:
-            poll.register(number, select.POLLIN)
-        while waiting and not enough(answers):
-            ready = poll.poll(max(0.0, end - clock.now()) * 1000)
-            if not ready:
-                return
-            for number, _ in ready:
-                node = waiting[number]
-                connection = self.connections[node]
-                assert connection is not None
-                try:
-                    if not self._take(connection, node, connection.receive(until), request, answers, until):
-                        continue
-                except Lost as lost:
-                    answers[node] = self._lose(node, lost)
-                poll.unregister(number)
-                del waiting[number]
-
-    def _lose(self, node: int, lost: Lost) -> NoAnswer:
-        connection = self.connections[node]
-        if connection is not None:
-            connection.close()
-            self.connections[node] = None
-        return NoAnswer(lost.problem, True)
-
-    def close(self) -> None:
-        self._openings.close()
-
-
-class NodesPort:
-    """Rounds for blocking callers: threads take turns on a few teams of connections."""
-
-    def __init__(self, routes: Sequence[OneServer], rests: Rests, most: int = 8) -> None:
-        self.routes, self.rests, self.most = routes, rests, most
-        self._start()
-
-    def _start(self) -> None:
-        self._idle: list[Team] = []
-        self._busy: set[Team] = set()
-        self._free = threading.Semaphore(self.most)
-        self._closed = False
-
-    def call(self, request: Round, until: float) -> Answers:
-        if not self._free.acquire(timeout=max(0.0, until - clock.now())):
-            return [NoAnswer("every connection is busy", False)] * len(self.routes)
-        try:
-            try:
-                team = self._idle.pop()
-            except IndexError:
-                team = Team(self.routes, self.rests)
-            try:
-                self._busy.add(team)
-                answers = team.ask(request, until, len(self._busy) == 1)
-            except BaseException:
-                # An interrupt in the middle: what comes back now is not for the next one who asks.
-                team.close()
-                raise
-            finally:
-                self._busy.discard(team)
-            if self._closed:
-                team.close()
-            else:
-                self._idle.append(team)
-            return answers
-        finally:
-            self._free.release()
-
-    def close(self) -> None:
-        self._closed = True
-        while self._idle:
-            self._idle.pop().close()
-
-    def abandon(self) -> None:
-        """This process is a fork. Closing a socket here says nothing: the parent has it too."""
-        teams = self._idle
-        self._start()
-        for team in teams:
-            team.close()
 
 
 class Tally:

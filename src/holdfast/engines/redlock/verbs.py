@@ -17,6 +17,7 @@ from holdfast.engines.narrow import NarrowVerbs
 from holdfast.engines.redis.verbs import CLAIMS_A_REQUEST, milliseconds, script
 from holdfast.engines.redlock.ledger import Debt
 from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
+from holdfast.engines.redlock.tail import Tail
 from holdfast.engines.resp.wire import Part, Plain, Request
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, LockInfo, Party, Place, Refused
@@ -48,9 +49,11 @@ class RedlockVerbs(NarrowVerbs):
         self._ledger, self._prefix, self._nodes = engine.ledger, engine.prefix, len(engine.routes)
         self._namespace, self._start = engine.namespace, len(engine.namespace) + 1
 
-    async def _round(self, name: str, until: float, *args: Part, nodes: frozenset[int] | None = None) -> Answers:
+    async def _round(
+        self, name: str, until: float, *args: Part, nodes: frozenset[int] | None = None, tail: Tail | None = None
+    ) -> Answers:
         request = Request(script(f"redlock_{name}"), self._prefix, args)
-        answers: Answers = await self.io.call(Round(request, self.engine.node_limit, nodes), until)
+        answers: Answers = await self.io.call(Round(request, self.engine.node_limit, nodes, tail), until)
         return answers
 
     def _unavailable(self, answers: Answers) -> EngineUnavailable:
@@ -112,7 +115,9 @@ class RedlockVerbs(NarrowVerbs):
     async def _pay(self, until: float) -> None:
         """Go on telling nodes that did not answer that a claim was given back."""
         now = self.io.now()
-        for debt in list(self._ledger.debts):
+        if self._ledger.debts:
+            self.engine.settle(wait=False)
+        for debt in [debt for debt in list(self._ledger.debts) if debt.due <= now]:
             if debt.ends > now:
                 args = (self._remembered(), debt.claim_id, debt.lock, 1)
                 answers = await self._round("release", until, *args, nodes=debt.nodes)
@@ -130,6 +135,7 @@ class RedlockVerbs(NarrowVerbs):
         patience = min(until, self.io.now() + CLOSING)
         while self._ledger.trying and self.io.now() < patience:
             await self.io.wait(self.io.signal(), self.io.now() + 0.005)
+        self.engine.settle(wait=True)
         for first in range(0, len(held), CLAIMS_A_REQUEST):
             part = held[first : first + CLAIMS_A_REQUEST]
             flat = [word for claim_id, lock in part for word in (claim_id, lock, 1)]
@@ -233,18 +239,21 @@ class RedlockVerbs(NarrowVerbs):
 
     async def _give_back(self, claim: Claim, for_good: bool, until: float) -> list[Any]:
         """Release everywhere. A majority's confirmation is enough; the rest is gone after with the heartbeats."""
-        lock = self._lock(claim)
         self._ledger.forget(claim.id, for_good)
         stays_away = for_good and self._ledger.doubtful(claim.id)
+        lock = self._lock(claim)
         answers = await self._round("release", until, self._remembered(), claim.id, lock, int(stays_away))
+        return self._given_back(claim, for_good, answers)
+
+    def _given_back(self, claim: Claim, for_good: bool, answers: Answers) -> list[Any]:
+        """What the nodes say to a release, if a majority has answered. The others are owed it."""
         self._ledger.doubt(claim.id, unanswered(answers))
         given = self._check_majority(answers)
         if for_good:
             self._ledger.over(claim.id)
         silent = frozenset(node for node, answer in enumerate(answers) if isinstance(answer, NoAnswer))
         if for_good and silent:
-            ends = self.io.now() + self._remembered() / 1000
-            self._ledger.owe(Debt(claim.id, lock, silent, ends))
+            self._ledger.owe(Debt(claim.id, self._lock(claim), silent, self.io.now() + self._remembered() / 1000))
         elif for_good:
             self._ledger.settle(claim.id)
         return [answer[0] for answer in given]
@@ -252,7 +261,17 @@ class RedlockVerbs(NarrowVerbs):
     async def release(self, claim: Claim, until: float) -> Done | Gone:
         if self.engine.session is None or self.engine.session.id != claim.session:
             return Gone("its session ran out")
-        said = await self._give_back(claim, True, until)
+        lock, now, remembered = self._lock(claim), self.io.now(), self._remembered()
+        debt = Debt(claim.id, lock, frozenset(), now + remembered / 1000, now + self.engine.node_limit)
+        tail = Tail(self._ledger, debt, self._nodes)
+        self._ledger.forget(claim.id, True)
+        stays_away = self._ledger.doubtful(claim.id)
+        answers = await self._round("release", until, remembered, claim.id, lock, int(stays_away), tail=tail)
+        if tail.begun:
+            # A majority had it, and nobody has taken it away. Nobody asks for this claim again.
+            self._ledger.over(claim.id)
+            return Done()
+        said = self._given_back(claim, True, answers)
         reasons = [reason.decode() for _, reason in said if reason is not None and reason.decode() != WITHDRAWN]
         if reasons:
             return Gone(reasons[0])

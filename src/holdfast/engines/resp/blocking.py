@@ -66,6 +66,8 @@ class Connection:
             raise Lost(f"cannot connect to {address}: {error}", sent=False) from error
         self.reader = Reader()
         self._tls = tls is not None
+        self.plain = not self._tls
+        """Whether it is not encrypted."""
         try:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
@@ -93,6 +95,10 @@ class Connection:
     def send(self, packed: bytes, until: float) -> None:
         """Write all of it; Lost if that cannot be done in time."""
         self._bound(until)
+        self.write(packed)
+
+    def write(self, packed: bytes) -> None:
+        """Write all of it, by the time that the socket is bound to; Lost if that cannot be done."""
         try:
             self.socket.sendall(packed)
         except (TimeoutError, BlockingIOError) as error:
@@ -137,7 +143,7 @@ class Connection:
         return None
 
     def receive_soon(self, alone: bool = False) -> Any:
-        """The next reply if it comes within a tick, else False. For a plain connection of which nothing is read yet.
+        """The next reply if it comes within a tick, else False. For a plain connection.
 
         `alone` if no other thread of this client waits for a reply: looking would cost it time.
         """
@@ -164,16 +170,22 @@ class Connection:
         self.used = clock.now()
         return reply
 
-    @property
-    def plain(self) -> bool:
-        """Whether it is not encrypted."""
-        return not self._tls
+    def received(self) -> Any:
+        """The next reply if all of it was read together with the one before, else False."""
+        try:
+            return self.reader.gets()
+        except ProtocolError as error:
+            raise Lost(str(error)) from error
+
+    def readable(self, seconds: float = 0.0) -> bool:
+        """Whether there is something to read, or comes within so many seconds: a reply, or the connection's end."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
     def closed_by_server(self) -> bool:
         """Whether the server has closed it, or said something that nobody asked for."""
-        poll = select.poll()
-        poll.register(self.socket, select.POLLIN)
-        return bool(poll.poll(0))
+        return self.readable()
 
     def close(self) -> None:
         self.socket.close()
