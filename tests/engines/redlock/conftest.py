@@ -50,6 +50,12 @@ class Nodes:
                 found.append({key.removeprefix(start) for key in client.scan_iter()} - {"last"})
         return found
 
+    def scripts_run(self, node: int) -> int:
+        """How many scripts a node has run so far."""
+        with redis.Redis(port=self.servers[node].port) as client:
+            found: int = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+            return found
+
     def holders(self, name: str) -> list[str | None]:
         """Whose claim each node has on a lock."""
         found: list[str | None] = []

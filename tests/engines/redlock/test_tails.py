@@ -16,6 +16,7 @@ import redis
 from holdfast.core import urls
 from holdfast.core.table.commands import Done
 from holdfast.core.table.rows import Session
+from holdfast.engines.redis.verbs import CLAIMS_A_REQUEST
 from holdfast.engines.redlock.engine import RedlockEngine
 from holdfast.engines.redlock.ledger import Debt
 from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
@@ -260,6 +261,19 @@ def test_a_heartbeat_tells_nobody_again_whose_answer_may_still_come(nodes: Nodes
     debt.due = 0.0
     assert caller.beat() == []
     assert nodes.keys() == [set()] * 4 + [{"gone:mine-1"}]
+
+
+def test_what_is_owed_to_a_node_that_was_away_is_told_in_few_requests(nodes: Nodes, caller: Caller) -> None:
+    names = [f"mine-{number}" for number in range(CLAIMS_A_REQUEST + 1)]
+    for name in names:
+        caller.engine.ledger.owe(Debt(name, "lock:k", frozenset({4}), clock.now() + TTL))
+    before = nodes.scripts_run(4)
+
+    assert caller.beat() == []
+
+    assert nodes.keys()[4] == {f"gone:{name}" for name in names}
+    # Two, and one that the heartbeat asks of every node.
+    assert nodes.scripts_run(4) - before == 3
 
 
 def test_a_node_whose_connection_was_lost_is_told_by_the_heartbeat(nodes: Nodes, caller: Caller) -> None:

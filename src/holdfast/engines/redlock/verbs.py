@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core import quorum
 from holdfast.core.backoff import full_jitter
@@ -26,6 +27,7 @@ from holdfast.runtime.io import Io, Signal
 if TYPE_CHECKING:
     from holdfast.engines.redlock.engine import RedlockEngine
 
+T = TypeVar("T")
 FIRST_PAUSE, LAST_PAUSE = 0.01, 0.3
 """Between two tries of a waiter, with full jitter."""
 AHEAD = 10_000
@@ -90,14 +92,14 @@ class RedlockVerbs(NarrowVerbs):
             return SessionOver()
         claims = list(self._ledger.beat(self.io.now()).items())
         gone: list[tuple[str, str]] = []
-        for first in range(0, len(claims), CLAIMS_A_REQUEST):
-            gone += await self._extend(claims[first : first + CLAIMS_A_REQUEST], until)
+        for part in portions(claims):
+            gone += await self._extend(part, until)
         if not claims:
             self._check_majority(await self._round("inspect", until))
         await self._pay(until)
         return Renewed(milliseconds(known.ttl) / 1000, tuple(gone))
 
-    async def _extend(self, claims: list[tuple[str, str]], until: float) -> list[tuple[str, str]]:
+    async def _extend(self, claims: Sequence[tuple[str, str]], until: float) -> list[tuple[str, str]]:
         """Keep claims; which of them are gone, and why. EngineUnavailable if no majority answers."""
         flat = [word for claim in claims for word in claim]
         answers = await self._round("extend", until, milliseconds(self.engine.ttl), *flat)
@@ -113,17 +115,25 @@ class RedlockVerbs(NarrowVerbs):
         return gone
 
     async def _pay(self, until: float) -> None:
-        """Go on telling nodes that did not answer that a claim was given back."""
+        """Go on telling nodes that did not answer that claims were given back: many at once, while one is away."""
         now = self.io.now()
         if self._ledger.debts:
             self.engine.settle(wait=False)
-        for debt in [debt for debt in list(self._ledger.debts) if debt.due <= now]:
-            if debt.ends > now:
-                args = (self._remembered(), debt.claim_id, debt.lock, 1)
-                answers = await self._round("release", until, *args, nodes=debt.nodes)
-                debt.nodes = frozenset(node for node in debt.nodes if isinstance(answers[node], NoAnswer))
-            if debt.ends <= now or not debt.nodes:
+        owed: dict[frozenset[int], list[Debt]] = {}
+        for debt in list(self._ledger.debts):
+            if debt.ends <= now:
                 self._ledger.paid(debt)
+            elif debt.due <= now:
+                owed.setdefault(debt.nodes, []).append(debt)
+        for nodes, debts in owed.items():
+            for part in portions(debts):
+                flat = [word for debt in part for word in (debt.claim_id, debt.lock, 1)]
+                answers = await self._round("release", until, self._remembered(), *flat, nodes=nodes)
+                silent = frozenset(node for node in nodes if isinstance(answers[node], NoAnswer))
+                for debt in part:
+                    debt.nodes &= silent
+                    if not debt.nodes:
+                        self._ledger.paid(debt)
 
     async def sweep(self, until: float) -> Done:
         return Done()
@@ -136,8 +146,7 @@ class RedlockVerbs(NarrowVerbs):
         while self._ledger.trying and self.io.now() < patience:
             await self.io.wait(self.io.signal(), self.io.now() + 0.005)
         self.engine.settle(wait=True)
-        for first in range(0, len(held), CLAIMS_A_REQUEST):
-            part = held[first : first + CLAIMS_A_REQUEST]
+        for part in portions(held):
             flat = [word for claim_id, lock in part for word in (claim_id, lock, 1)]
             await self._round("release", until, self._remembered(), *flat)
         self.engine.session = None
@@ -333,6 +342,12 @@ class RedlockVerbs(NarrowVerbs):
         request = Request(script("raise_tokens"), self._prefix, (above,))
         self._check_majority(await self.io.call(Round(request, self.engine.node_limit), until))
         return Done()
+
+
+def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """So many at a time as one request takes."""
+    for first in range(0, len(items), CLAIMS_A_REQUEST):
+        yield items[first : first + CLAIMS_A_REQUEST]
 
 
 @lru_cache(maxsize=1024)
