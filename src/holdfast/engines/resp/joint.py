@@ -10,6 +10,7 @@ from hiredis import ReplyError
 
 from holdfast.engines.resp.wire import NOT_DONE, Joins, Lost, Part, Request, pack
 from holdfast.runtime import clock
+from holdfast.runtime.asyncio import go_on
 
 APART = 0
 """The answer to a request that the script has left alone: it has to be sent by itself."""
@@ -66,9 +67,15 @@ class Joint:
                 self.set_exception(Lost(str(reply)))
                 return
             answers = []
-        for (_, future, _), answer in zip(self.waiting, answers or [APART] * len(self.waiting), strict=True):
-            if not future.done():
-                future.set_result(answer)
+        pairs = zip(self.waiting, answers or [APART] * len(self.waiting), strict=True)
+        try:
+            for (_, future, _), answer in pairs:
+                go_on(future, answer)
+        finally:
+            # There are some left if one that went on was interrupted.
+            for (_, future, _), answer in pairs:
+                if not future.done():
+                    future.set_result(answer)
 
     def set_exception(self, error: Lost, /) -> None:
         """Tell all of them; only those whose time is over, if that is what there is to tell."""

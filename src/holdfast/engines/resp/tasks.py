@@ -162,6 +162,10 @@ class Stream(asyncio.Protocol):
                 reply = gets()
         except (ProtocolError, IndexError) as error:
             self.end(f"the server sent something else than replies: {error}")
+        except BaseException:
+            # One that has its reply went on, and was interrupted. What else has come is for the next turn.
+            self.loop.call_soon(self.data_received, b"")
+            raise
 
     def _tick(self) -> None:
         """Give up on requests whose time is over; on the connection too, if it has said nothing all that time."""
