@@ -189,3 +189,22 @@ async def test_a_request_that_is_begun_while_the_clock_is_looked_at_is_given_up_
             with pytest.raises(EngineUnavailable):
                 await asyncio.wait_for(release, PATIENCE)
             proxy.heal()
+
+
+async def test_whatever_is_noted_is_kept_word_by_word(locks: aio.Client) -> None:
+    """Words that are sent together are told apart by line breaks, which a note and a task's name may have too."""
+    notes = ["", "a", "a\nb", "\n", "r\nk1\nk2\n", "ä\n"] * 2
+
+    async def take_one(number: int, note: str) -> aio.Grant:
+        return await locks.lock(f"k{number}", note=note).acquire(wait=PATIENCE)
+
+    taking = [
+        asyncio.create_task(take_one(number, note), name=f"task{note}{number}") for number, note in enumerate(notes)
+    ]
+    grants = await asyncio.gather(*taking)
+
+    for number, note in enumerate(notes):
+        (holder,) = (await locks.inspect(f"k{number}")).holders
+        assert (holder.note, holder.thread) == (note, f"task{note}{number}")
+    await give(grants)
+    assert await locks.list() == []

@@ -16,59 +16,56 @@ class Ledger:
 
     def begin(self) -> None:
         """Start anew, with a new session."""
-        self._owners: dict[str, str] = {}
-        """By claim id, from before it is sent."""
+        self._locks: dict[str, str | None] = {}
+        """By claim id, from before it is sent: its lock, once Redis has said that it is there."""
         self._counts: dict[str, int] = {}
-        self._confirmed: dict[str, str] = {}
-        """By claim id: the lock of a claim that Redis has said to be there."""
+        """By owner: how many claims it has."""
         self._waiting: set[str] = set()
         self._handed: dict[str, Granted] = {}
         """By claim id: a grant that somebody else's release made, as it was published."""
 
     def sending(self, claim: Claim) -> bool:
         """A claim is about to be sent; whether its owner has another one."""
-        id_, owner = claim.id, claim.owner
+        owner = claim.owner
         with self._lock:
-            if id_ in self._owners:
-                return self._counts[owner] > 1
-            self._owners[id_] = owner
-            count = self._counts.get(owner, 0)
-            self._counts[owner] = count + 1
-        return count > 0
+            others = self._counts.get(owner, 0)
+            if claim.id in self._locks:
+                return others > 1
+            self._locks[claim.id] = None
+            self._counts[owner] = others + 1
+        return others > 0
 
     def waits(self, claim_id: str, lock: str) -> None:
         """It stands in line."""
         with self._lock:
-            self._confirmed[claim_id] = lock
+            self._locks[claim_id] = lock
             self._waiting.add(claim_id)
 
     def holds(self, claim_id: str, lock: str) -> None:
         """It is granted."""
         # One step of a dictionary each: nothing has to be locked.
-        self._confirmed[claim_id] = lock
+        self._locks[claim_id] = lock
         if self._waiting:
             self._waiting.discard(claim_id)
 
-    def forget(self, claim_id: str) -> None:
+    def forget(self, claim: Claim) -> None:
         """It is gone, or will be: nobody has to keep it alive any more."""
-        self._confirmed.pop(claim_id, None)
         with self._lock:
             if self._waiting:
-                self._waiting.discard(claim_id)
+                self._waiting.discard(claim.id)
             if self._handed:
-                self._handed.pop(claim_id, None)
-            owner = self._owners.pop(claim_id, None)
-            if owner is not None:
-                count = self._counts[owner] - 1
-                if count:
-                    self._counts[owner] = count
-                else:
-                    del self._counts[owner]
+                self._handed.pop(claim.id, None)
+            if claim.id in self._locks:
+                del self._locks[claim.id]
+                # None, if the claim is an earlier session's.
+                count = self._counts.pop(claim.owner, 0)
+                if count > 1:
+                    self._counts[claim.owner] = count - 1
 
     def hand(self, claim_id: str, granted: Granted) -> None:
         """A release has made this claim the holder."""
         with self._lock:
-            if claim_id in self._owners:
+            if claim_id in self._locks:
                 self._handed[claim_id] = granted
 
     def handed(self, claim_id: str) -> Granted | None:
@@ -78,20 +75,19 @@ class Ledger:
 
     def known(self) -> int:
         """How many claims were sent and not given back since."""
-        return len(self._owners)
+        return len(self._locks)
 
     def knows(self, claim_id: str) -> bool:
         """Whether it was sent and not given back since."""
-        return claim_id in self._owners
+        return claim_id in self._locks
 
     def confirmed(self) -> dict[str, str]:
         """Every claim that ought to be there, with its lock."""
-        with self._lock:
-            return self._confirmed.copy()
+        return {claim_id: lock for claim_id, lock in self._locks.copy().items() if lock is not None}
 
     def still_there(self, claim_id: str) -> bool:
         """Whether it ought to be there still."""
-        return claim_id in self._confirmed
+        return self._locks.get(claim_id) is not None
 
     def waiting(self) -> list[str]:
         """The claims that stand in line, as far as anybody here knows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import ceil
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.names import matches
@@ -59,8 +58,7 @@ class RedisVerbs:
         self._enter, self._release = self._scripts["enter"], self._scripts["release"]
         # What is neither counted nor ends by itself may be taken and given back together with others.
         several = script("several")
-        self._taking = Joins(several, 1, itemgetter(4, 0, 2, 3, 8, 9, 10), 1)
-        self._giving = Joins(several, 1, lambda args: ("r", args[0], args[2]), 0)
+        self._taking, self._giving = Joins(several, group=1, takes=1), Joins(several, group=1, takes=0)
         self._ghosts = Ghosts(engine.ledger)
 
     async def _run(self, name: str, until: float, *args: Part, repeats: bool = True) -> Any:
@@ -119,23 +117,24 @@ class RedisVerbs:
     # Claims
 
     async def enter(self, claim: Claim, until: float) -> Any:
-        lock = f"{claim.kind[self._start :]}:{claim.name}"
+        id_, owner, note, thread, keep = claim.id, claim.owner, claim.note, claim.thread, self.engine.keep_ms
+        lock, mode = f"{claim.kind[self._start :]}:{claim.name}", "x" if claim.mode == "exclusive" else "s"
         busy = self._ledger.sending(claim)
         # Numbers as text, which is packed in half the time.
         request = Request(
             self._enter,
             self._prefix,
             (
-                claim.id, claim.session, claim.owner, lock, "x" if claim.mode == "exclusive" else "s",
-                f"{claim.limit}" if claim.limit else "0", "0" if not claim.waits else "2" if busy else "1",
-                "0" if claim.max_hold is None else f"{milliseconds(claim.max_hold)}", claim.note, claim.thread,
-                self.engine.keep_ms,
+                id_, claim.session, owner, lock, mode, f"{claim.limit}" if claim.limit else "0",
+                "0" if not claim.waits else "2" if busy else "1",
+                "0" if claim.max_hold is None else f"{milliseconds(claim.max_hold)}", note, thread, keep,
             ),
-            True, None, None if claim.limit or claim.max_hold is not None else self._taking,
+            True, None, None if claim.limit or claim.max_hold is not None or "\n" in note + thread else self._taking,
+            f"{mode}\n{id_}\n{owner}\n{lock}\n{note}\n{thread}\n{keep}\n",
         )  # fmt: skip
         reply = await self.io.call(request, until)
         if type(reply) is bytes:
-            self._ledger.holds(claim.id, lock)
+            self._ledger.holds(id_, lock)
             return Granted(int(reply))
         return self._stands(claim, lock, replies.standing(reply))
 
@@ -146,7 +145,7 @@ class RedisVerbs:
         elif isinstance(standing, Place):
             self._ledger.waits(claim.id, lock)
         else:
-            self._ledger.forget(claim.id)
+            self._ledger.forget(claim)
         return standing
 
     async def look(self, claim: Claim, until: float) -> Any:
@@ -161,13 +160,14 @@ class RedisVerbs:
         return self._stands(claim, lock, replies.standing(reply))
 
     async def release(self, claim: Claim, until: float) -> Done | Gone:
-        args = (claim.id, claim.session, f"{claim.kind[self._start :]}:{claim.name}")
+        id_, lock = claim.id, f"{claim.kind[self._start :]}:{claim.name}"
+        request = Request(
+            self._release, self._prefix, (id_, claim.session, lock, "0"), True, "1", self._giving, f"r\n{id_}\n{lock}\n"
+        )
         # Before it is sent, so that no heartbeat misses it.
-        self._ledger.forget(claim.id)
+        self._ledger.forget(claim)
         try:
-            reply = await self.io.call(
-                Request(self._release, self._prefix, (*args, "0"), True, (*args, "1"), self._giving), until
-            )
+            reply = await self.io.call(request, until)
         except BaseException:
             # It may have gone on to one of our own, of which only the answer tells.
             self.engine.missed()
@@ -181,7 +181,7 @@ class RedisVerbs:
         return DONE
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
-        self._ledger.forget(claim.id)
+        self._ledger.forget(claim)
         lock = self._lock(claim.kind, claim.name)
         return replies.done(await self._run("leave", until, claim.id, claim.session, lock, int(unanswered)))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from holdfast.engines.resp.wire import NOT_DONE, Joins, Lost, Part, Request, pack
+from holdfast.engines.resp.wire import NOT_DONE, Joins, Lost, Request, pack
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import go_on
 
@@ -31,7 +31,7 @@ class Joint:
         """What all of them have in common."""
         self._again = again
         """Sends it once more, in full."""
-        self.parts: list[Part] = []
+        self.parts: list[str] = []
         """What is each one's own, one after the other."""
         self.takes = 0
         """How many tokens they may need."""
@@ -43,12 +43,12 @@ class Joint:
         """All of them as one command."""
         # As soon as the first of them has no time left: it is told, and the others go on waiting.
         self.until = min([until for _, _, until in self.waiting])
-        return pack((*self._joins.script.start, "1", self._prefix, self.group, f"{self.takes}", *self.parts))
+        return pack((*self._joins.script.start, "1", self._prefix, self.group, f"{self.takes}", "".join(self.parts)))
 
     def packed_in_full(self) -> bytes:
         """The same for a server that does not know the script (any more)."""
         text = self._joins.script.text
-        return pack(("EVAL", text, "1", self._prefix, self.group, f"{self.takes}", *self.parts))
+        return pack(("EVAL", text, "1", self._prefix, self.group, f"{self.takes}", "".join(self.parts)))
 
     # As one who takes a reply
 

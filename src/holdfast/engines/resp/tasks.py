@@ -105,7 +105,7 @@ class Stream(asyncio.Protocol):
             self._close_joint()
             joint = self._joint = Joint(joins, request, self._send_again)
             self._see_to_it()
-        joint.parts += joins.own(request.args)
+        joint.parts.append(request.own)
         joint.takes += joins.takes
         joint.waiting.append((request, future, until))
         if len(joint.waiting) >= self.as_one:

@@ -84,8 +84,6 @@ class Joins:
     script: Script
     group: int
     """Which of a call's arguments those that go together have in common."""
-    own: Callable[[tuple[Part, ...]], tuple[Part, ...]]
-    """What is one call's own."""
     takes: int
     """How many tokens it may need."""
 
@@ -99,20 +97,23 @@ class Request:
     args: tuple[Part, ...]
     repeats: bool = True
     """Whether it is safe to send it again when nobody knows whether it was carried out."""
-    again: tuple[Part, ...] | None = None
-    """What to send then, if that differs."""
+    again: Part | None = None
+    """The last argument then, if that differs."""
     joins: Joins | None = None
     """How it may be sent together with others, as one."""
+    own: str = ""
+    """What is its own among them."""
 
     def packed(self, repeated: bool) -> bytes:
         """The short form: the server knows the script by its hash."""
-        args = self.again if repeated and self.again is not None else self.args
-        return pack((*self.script.start, "1", self.prefix, *args))
+        return pack((*self.script.start, "1", self.prefix, *self._sent(repeated)))
 
     def packed_in_full(self, repeated: bool) -> bytes:
         """The long form, for a server that does not know the script (any more)."""
-        args = self.again if repeated and self.again is not None else self.args
-        return pack(("EVAL", self.script.text, 1, self.prefix, *args))
+        return pack(("EVAL", self.script.text, 1, self.prefix, *self._sent(repeated)))
+
+    def _sent(self, repeated: bool) -> tuple[Part, ...]:
+        return (*self.args[:-1], self.again) if repeated and self.again is not None else self.args
 
 
 @dataclass(slots=True)

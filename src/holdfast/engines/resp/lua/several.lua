@@ -1,8 +1,8 @@
 -- Take and give back many locks at once, each only if that can be done in as few steps as there can be. Whatever is not
 -- that plain is left as it is, for `enter` and `release` to see to.
 -- ARGV[1] session  ARGV[2] how many locks are to be taken
--- ARGV[3], … for each: x or s (mode), claim id, owner, lock, note, thread and for how many ms keys are kept, to take it;
--- r, claim id and lock, to give it back
+-- ARGV[3] for each, a line a word: x or s (mode), claim id, owner, lock, note, thread and for how many ms keys are kept,
+-- to take it; r, claim id and lock, to give it back. One argument, as each costs both sides more than all its words.
 -- Returns for each its token, 1 if it was given back, or 0 if nothing was done. Nothing at all if none of them is plain.
 local P, call, session = KEYS[1], redis.call, ARGV[1]
 local stamp = call('TIME')
@@ -24,12 +24,13 @@ end
 
 local pack, lock_start, line_start = cmsgpack.pack, P .. 'lock:', P .. 'line:'
 local answers, taken, given = {}, {}, {}
-local at, last = 3, #ARGV
-while at <= last do
-  local what, id = ARGV[at], ARGV[at + 1]
+local word = string.gmatch(ARGV[3], '([^\n]*)\n')
+local what = word()
+while what do
+  local id = word()
   local answer = 0
   if what == 'r' then
-    local lock = ARGV[at + 2]
+    local lock = word()
     local mine = call('HMGET', lock_start .. lock, '', id)
     -- A lock that is marked so is this claim's alone, for as long as it likes.
     if mine[2] and mine[1] == 'x' and call('EXISTS', line_start .. lock) == 0 then
@@ -37,22 +38,21 @@ while at <= last do
       given[#given + 1] = 'c:' .. id
       answer = 1
     end
-    at = at + 3
   else
-    local owner, lock = ARGV[at + 2], ARGV[at + 3]
+    local owner, lock, note, thread, keep_for = word(), word(), word(), word(), word()
     local key = lock_start .. lock
     if call('EXISTS', key, line_start .. lock) == 0 then
-      local row = {session, owner, what, number, now, number, -1, 0, 0, ARGV[at + 5], ARGV[at + 4], '', 0}
+      local row = {session, owner, what, number, now, number, -1, 0, 0, thread, note, '', 0}
       call('HSET', key, '', what, id, pack(row))
-      call('PEXPIRE', key, ARGV[at + 6])
+      call('PEXPIRE', key, keep_for)
       local many = #taken
       taken[many + 1], taken[many + 2] = 'c:' .. id, owner .. '\n' .. lock
       answer = string.format('%.0f', number)
       number = number + 1
     end
-    at = at + 7
   end
   answers[#answers + 1] = answer
+  what = word()
 end
 if taken[1] then
   call('HSET', session_key, unpack(taken))
