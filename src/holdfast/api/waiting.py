@@ -12,4 +12,4 @@ Wait = float | None | EllipsisType
 
 def chosen(wait: Wait, spec: Spec) -> float | None:
     """How long to wait: what the call says, else what the lock was built with."""
-    return spec.wait if isinstance(wait, EllipsisType) else check_seconds("wait", wait)
+    return spec.wait if wait is ... else check_seconds("wait", wait)

@@ -27,26 +27,45 @@ class Missed(Exception):
         super().__init__()
 
 
-async def acquire(client: Client, spec: Spec, wait: float | None, taken: list[Hold] | None = None) -> Hold:
-    """Wait in line for at most `wait` seconds; NotAcquired after that, and no place is kept.
+async def acquire(
+    client: Client, spec: Spec, wait: float | None, taken: list[Hold] | None = None, tries: bool = False
+) -> Hold:
+    """Wait in line for at most `wait` seconds; NotAcquired after that (Missed if one only tries), and no place is kept.
 
-    What is held is in `taken` from the moment that it is, so that a caller that is interrupted
-    on its way back can give it back.
+    Again under a new session, if the first one ended while we stood in line. What is held is in
+    `taken` from the moment that it is, so that a caller that is interrupted on its way back can
+    give it back.
     """
-    started = client.io.now()
+    io = client.io
+    started = now = io.now()
+    until = None if wait is None else started + wait
+    taken = [] if taken is None else taken
     try:
-        return await take(client, spec, None if wait is None else started + wait, [] if taken is None else taken)
+        while True:
+            session = client.session_now(now) or await client.live_session(answer_by(until))
+            claim = client.new_claim(session, spec, waits=wait is None or wait > 0.0)
+            if client.withdrawals:
+                await client.withdraw_late(claim.owner, spec.name, answer_by(until))
+            held = session.find(claim)
+            hold = None if held is None or spec.limit else reenter(client, spec, held, taken)
+            if hold is None:
+                hold = await attempt(client, session, claim, spec, until, taken)
+            if hold is not None:
+                return hold
+            now = io.now()
     except Missed as missed:
-        by = max(client.io.now(), started + (wait or 0.0) + GRACE)
+        if tries:
+            raise
+        by = max(io.now(), started + (wait or 0.0) + GRACE)
         holders = await who_holds(client, spec, missed.place.blocker, by)
         place = missed.place.position if isinstance(missed.place, Place) else None
-        raise NotAcquired(spec.name, client.io.now() - started, holders=holders, place=place) from None
+        raise NotAcquired(spec.name, io.now() - started, holders=holders, place=place) from None
 
 
 async def try_acquire(client: Client, spec: Spec, taken: list[Hold]) -> Hold | None:
     """Take the lock if it is free now. Never waits in line; a deadlock is simply no."""
     try:
-        return await take(client, spec, client.io.now(), taken, waits=False)
+        return await acquire(client, spec, 0.0, taken, tries=True)
     except (Missed, Deadlock):
         return None
 
@@ -60,24 +79,6 @@ async def who_holds(client: Client, spec: Spec, seen: Party | None, by: float) -
     if info is not None and info.holders:
         return info.holders
     return (seen,) if seen is not None else ()
-
-
-async def take(client: Client, spec: Spec, until: float | None, taken: list[Hold], waits: bool = True) -> Hold:
-    """Acquire, again under a new session if the first one ended while we stood in line."""
-    waits = waits and (until is None or until > client.io.now())
-    while True:
-        session = client.session_now() or await client.live_session(answer_by(until))
-        claim = client.new_claim(session, spec, waits)
-        if client.withdrawing:
-            await client.withdraw_late(claim.owner, spec.name, answer_by(until))
-        held = session.find(claim.owner, claim.kind, spec.name)
-        if held is not None and not spec.limit:
-            again = reenter(client, spec, held, taken)
-            if again is not None:
-                return again
-        hold = await attempt(client, session, claim, spec, until, taken)
-        if hold is not None:
-            return hold
 
 
 def reenter(client: Client, spec: Spec, held: Hold, taken: list[Hold]) -> Hold | None:
@@ -118,13 +119,15 @@ async def attempt(
             reply = await client.verbs.enter(claim, by)
             answered = True
             if isinstance(reply, Place):
-                sent, reply = await stand_in_line(client, claim, spec, reply, until)
+                try:
+                    sent, reply = await stand_in_line(client, claim, spec, reply, until)
+                finally:
+                    client.waiting.discard(claim.id)
             if isinstance(reply, Granted):
                 hold = keep(client, session, claim, reply, sent)
                 if hold is not None:
                     taken.append(hold)
         finally:
-            client.waiting.discard(claim.id)
             client.wakeups.forget(claim.id)
     except BaseException as error:
         # An interrupt can come at any line, also at one where the hold is kept already.
@@ -136,7 +139,7 @@ async def attempt(
             problem = f"the claim on {spec.name!r} could not be withdrawn yet"
             raise EngineUnavailable(str(client), problem, "unknown") from error
         raise
-    if not isinstance(reply, Granted):
+    if hold is None and not isinstance(reply, Granted):
         refuse(client, session, spec, reply)
     return hold
 
@@ -208,12 +211,11 @@ def keep(client: Client, session: Session, claim: Claim, reply: Granted, sent: f
     """A hold for a claim that was granted; None if its session may be over by now, and the grant with it."""
     ends = inf if reply.hold_left is None else deadlines.deadline(sent, reply.hold_left)
     hold = Hold(client.io, session, claim, reply.token, reply.slot, ends)
-    keeper = client.keeper or client.start_keeper()
     if client.io.now() >= session.deadline or not session.add(hold):
-        keeper.withdraw(claim, unanswered=False)
+        client.start_keeper().withdraw(claim, unanswered=False)
         return None
     if reply.hold_left is not None:
-        keeper.verbs.bell.set()
+        client.start_keeper().verbs.bell.set()
     return hold
 
 

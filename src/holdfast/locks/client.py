@@ -15,7 +15,7 @@ from holdfast.core.table.commands import Notice
 from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks.errand import Errand
-from holdfast.locks.keeper import RAN_OUT, Keeper, log
+from holdfast.locks.keeper import RAN_OUT, Keeper, Withdrawal, log
 from holdfast.locks.owner import current_owner
 from holdfast.locks.session import Session
 from holdfast.locks.spec import Spec
@@ -78,6 +78,8 @@ class Client:
         self.wakeups = Wakeups()
         self.waiting: set[str] = set()
         """Claims that stand in line."""
+        self.withdrawals: list[Withdrawal] = []
+        """What the keeper has still to withdraw."""
         self.errands: list[Errand] = []
         """What the keeper does now and then for the fronts of this client."""
         self.doubtful: set[str] = set()
@@ -107,17 +109,17 @@ class Client:
         """When a request that is sent now has to be answered."""
         return self.io.now() + self.call_limit
 
-    def session_now(self) -> Session | None:
+    def session_now(self, now: float) -> Session | None:
         """The session, if there is one and it lives."""
         if self.closed:
             self.check_open()
         session = self.session
-        return session if session is not None and session.over is None and self.io.now() < session.deadline else None
+        return session if session is not None and session.over is None and now < session.deadline else None
 
     async def live_session(self, by: float = float("inf")) -> Session:
         """The session, opened if there is none; EngineUnavailable if that takes too long, or longer than `by`."""
         while True:
-            session = self.session_now()
+            session = self.session_now(self.io.now())
             if session is not None:
                 return session
             keeper = self.start_keeper()
@@ -179,16 +181,9 @@ class Client:
         self.doubtful.discard(claim.id)
         return True
 
-    @property
-    def withdrawing(self) -> bool:
-        """Whether the keeper still has claims to withdraw."""
-        return self.keeper is not None and bool(self.keeper.withdrawals)
-
     async def withdraw_late(self, owner: str, name: str, by: float) -> None:
         """Finish what is still to be withdrawn of this owner on this name, so that it does not wait for itself."""
-        if self.keeper is None:
-            return
-        for late in [late for late in self.keeper.withdrawals if (late.claim.owner, late.claim.name) == (owner, name)]:
+        for late in [late for late in self.withdrawals if (late.claim.owner, late.claim.name) == (owner, name)]:
             await self.verbs.leave(late.claim, late.unanswered, min(by, self.until()))
             late.due = 0.0  # the keeper repeats it, which is harmless, and forgets it
 

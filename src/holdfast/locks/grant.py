@@ -20,14 +20,13 @@ class GrantView:
     ttl. Pass `token` to whatever you write to, and let a fence refuse it.
     """
 
-    def __init__(self, client: Client, hold: Hold) -> None:
+    __slots__ = ("__weakref__", "_body", "_client", "_hold", "_pid", "_released", "_unhook")
+
+    def __init__(self, client: Client, hold: Hold, on_lost: Callable[[Any], object] | None = None) -> None:
         self._client, self._hold, self._pid = client, hold, client.pid
         self._released = False
-        self._unhook: Callable[[], None] | None = None
-
-    def _tell(self, on_lost: Callable[[Any], object]) -> None:
-        """Call this with the grant when it is lost, until it is released."""
-        self._unhook = self._hold.when_lost(partial(on_lost, self))
+        # Called with the grant when it is lost, until it is released.
+        self._unhook = None if on_lost is None else hold.when_lost(partial(on_lost, self))
 
     @property
     def name(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from math import inf
 from typing import Any
 
 from holdfast.errors import LockLost, NotHeld
@@ -65,11 +64,6 @@ class Hold:
             self.lose(self.why_over())
         if self.reason is not None:
             raise LockLost(self.claim.name, self.token, self.reason)
-
-    @property
-    def mortal(self) -> bool:
-        """Whether it ends by itself, because of `max_hold`."""
-        return self.ends != inf
 
     def let_go(self) -> bool:
         """One entry less; whether it was the last, so that the lock itself has to be given back."""

@@ -62,7 +62,7 @@ class Keeper:
         self.wanted: deque[Signal] = deque()
         """Who waits for a session to be opened."""
         self.failure: HoldfastError | None = None
-        self.withdrawals: list[Withdrawal] = []
+        self.withdrawals = client.withdrawals
         self._beat_at = NEVER
         self._sweep_at = NEVER
         self._sleeps_until = NEVER

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+from math import inf
 from typing import TYPE_CHECKING
+
+from holdfast.model import Claim
 
 if TYPE_CHECKING:
     from holdfast.locks.hold import Hold
@@ -23,7 +26,7 @@ class Session:
         self.holds: dict[str, Hold] = {}
         self.mortal: dict[str, Hold] = {}
         """Holds that end by themselves."""
-        self.named: dict[tuple[str, str, str], dict[str, Hold]] = {}
+        self.named: dict[tuple[str, str, str], list[Hold]] = {}
         """Holds by owner, kind and name: with thousands of them, looking for one must not look at all."""
         self.lock = threading.Lock()
         self._numbers = itertools.count(1)
@@ -40,12 +43,8 @@ class Session:
             claim = hold.claim
             key = (claim.owner, claim.kind, claim.name)
             self.holds[claim.id] = hold
-            there = self.named.get(key)
-            if there is None:
-                self.named[key] = {claim.id: hold}
-            else:
-                there[claim.id] = hold
-            if hold.mortal:
+            self.named.setdefault(key, []).append(hold)
+            if hold.ends != inf:
                 self.mortal[claim.id] = hold
             return True
 
@@ -64,8 +63,8 @@ class Session:
                 key = (claim.owner, claim.kind, claim.name)
                 # An interrupt can have come between the two, so it need not be in both.
                 there = self.named.get(key)
-                if there is not None:
-                    there.pop(claim_id, None)
+                if there is not None and hold in there:
+                    there.remove(hold)
                     if not there:
                         del self.named[key]
 
@@ -77,10 +76,11 @@ class Session:
             self.holds, self.mortal, self.named = {}, {}, {}
             return holds
 
-    def find(self, owner: str, kind: str, name: str) -> Hold | None:
-        """What this owner holds on exactly this name, an exclusive hold first."""
-        if (owner, kind, name) not in self.named:
+    def find(self, claim: Claim) -> Hold | None:
+        """What the owner of this claim holds on exactly its name, an exclusive hold first."""
+        key = (claim.owner, claim.kind, claim.name)
+        if key not in self.named:
             return None
         with self.lock:
-            there = [hold for hold in self.named.get((owner, kind, name), {}).values() if not hold.released]
+            there = [hold for hold in self.named.get(key, ()) if not hold.released]
         return min(there, key=lambda hold: hold.claim.mode != "exclusive", default=None)

@@ -18,6 +18,7 @@ from holdfast.locks.release import release
 
 class Grant(GrantView):
     __doc__ = GrantView.__doc__
+    __slots__ = ()
 
     @property
     def lost(self) -> asyncio.Event:

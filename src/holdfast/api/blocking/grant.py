@@ -19,6 +19,7 @@ from holdfast.runtime.blocking import run
 
 class Grant(GrantView):
     __doc__ = GrantView.__doc__
+    __slots__ = ()
 
     @property
     def lost(self) -> threading.Event:

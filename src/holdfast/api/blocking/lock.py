@@ -58,7 +58,7 @@ class Lock(Scoped[Grant]):
         taken: list[Hold] = []
         try:
             run(acquire.acquire(self._client, self._spec, chosen(wait, self._spec), taken))
-            return self._grant(taken[0])
+            return Grant(self._client, taken[0], self._spec.on_lost)
         except BaseException:
             run(several.let_go(self._client, taken))
             raise
@@ -68,16 +68,10 @@ class Lock(Scoped[Grant]):
         taken: list[Hold] = []
         try:
             run(acquire.try_acquire(self._client, self._spec, taken))
-            return self._grant(taken[0]) if taken else None
+            return Grant(self._client, taken[0], self._spec.on_lost) if taken else None
         except BaseException:
             run(several.let_go(self._client, taken))
             raise
-
-    def _grant(self, hold: Hold) -> Grant:
-        grant = Grant(self._client, hold)
-        if self._spec.on_lost is not None:
-            grant._tell(self._spec.on_lost)
-        return grant
 
     def __repr__(self) -> str:
         return f"<{self._spec.kind} {self._spec.name!r} on {self._client}>"
