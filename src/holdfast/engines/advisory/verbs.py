@@ -58,14 +58,22 @@ class AdvisoryVerbs(NarrowVerbs):
 
     async def _bind(self, owner: str, until: float) -> Bound:
         """The owner's own connection, with the turn on it."""
-        self._reap(owner)
-        bound = self._bound.get(owner)
-        if bound is None:
-            wire = await self.connections.take(until)
-            bound = self._unused.pop(wire, None) or Bound(wire, self.connections.sockets.turns(1), self)
-            self._bound[owner] = self.holdings.wires[wire] = bound
-        await self._join(bound, until)
-        return bound
+        while True:
+            self._reap(owner)
+            bound = self._bound.get(owner)
+            if bound is None:
+                wire = await self.connections.take(until)
+                mine = self._unused.pop(wire, None) or Bound(wire, self.connections.sockets.turns(1), self)
+                bound = self._bound.setdefault(owner, mine)
+                if bound is mine:
+                    self.holdings.wires[wire] = mine
+                else:  # the same owner has got one meanwhile, by another call
+                    self.connections.give(wire)
+            await self._join(bound, until)
+            if self._bound.get(owner) is bound:
+                return bound
+            # Whoever had the turn has given the connection back, and it may be another owner's by now.
+            bound.turns.give()
 
     async def _join(self, bound: Bound, until: float) -> None:
         if not await bound.turns.take(until):
@@ -75,13 +83,16 @@ class AdvisoryVerbs(NarrowVerbs):
         """Give the turn back, and the connection too if nothing is left on it."""
         if not bound.wire.alive and bound.claims:
             self.holdings.lose(bound, CONNECTION_LOST)
-        bound.turns.give()
-        if not bound.claims and self._bound.get(owner) is bound:
+        unused = not bound.claims and self._bound.get(owner) is bound
+        if unused:
+            # Before the turn is given: whoever gets it has to see that this connection is its owner's no more.
             del self._bound[owner]
             if bound.gone or bound.stained:
                 bound.wire.close()
             else:
                 self._unused[bound.wire] = bound
+        bound.turns.give()
+        if unused:
             self.connections.give(bound.wire)
 
     def _reap(self, owner: str) -> None:

@@ -1,0 +1,54 @@
+"""The advisory recipe: a connection is one owner's at a time, whoever asks and gives back at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import aio
+from holdfast.verify.servers.postgres import PostgresServer
+
+Tasks = Callable[..., Any]
+
+
+@pytest.fixture
+def url(server: PostgresServer, schema: str) -> str:
+    """Each test is a namespace; its connections are named after it."""
+    return f"{server.url}?recipe=advisory&application_name={schema}"
+
+
+@pytest.fixture
+async def tasks(url: str, schema: str) -> AsyncIterator[Tasks]:
+    async with AsyncExitStack() as stack:
+        yield lambda options="": stack.enter_async_context(aio.connect(url + options, namespace=schema))
+
+
+async def test_what_an_owner_takes_while_another_task_gives_back_its_last_lock_is_its_alone(tasks: Tasks) -> None:
+    locks = await tasks()
+    first = await locks.lock("a").acquire()
+    released = asyncio.create_task(first.release())
+    await asyncio.sleep(0)  # it is on the owner's connection now
+
+    second = await locks.lock("b").acquire()
+    await released
+
+    # Another owner, for whom there is a connection that nobody uses.
+    assert await asyncio.create_task(locks.lock("b").try_acquire()) is None
+    await second.release()
+
+
+async def test_two_tasks_of_one_owner_leave_no_connection_behind(tasks: Tasks) -> None:
+    locks = await tasks("&connections=2")
+
+    with holdfast.owner("both"):
+        both = [asyncio.create_task(locks.lock(name).acquire()) for name in ("a", "b")]
+    await asyncio.gather(*[grant.release() for grant in await asyncio.gather(*both)])
+
+    # Each of the two is free for an owner of its own.
+    grants = [await asyncio.create_task(locks.lock(name).acquire(wait=5.0)) for name in ("a", "b")]
+    await asyncio.gather(*[grant.release() for grant in grants])
