@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast.runtime import clock
 from holdfast.verify.servers.postgres import PostgresServer
 
 Tasks = Callable[..., Any]
@@ -52,3 +53,18 @@ async def test_two_tasks_of_one_owner_leave_no_connection_behind(tasks: Tasks) -
     # Each of the two is free for an owner of its own.
     grants = [await asyncio.create_task(locks.lock(name).acquire(wait=5.0)) for name in ("a", "b")]
     await asyncio.gather(*[grant.release() for grant in grants])
+
+
+async def test_what_is_given_back_twice_does_not_take_it_from_the_next(tasks: Tasks) -> None:
+    locks, rival = await tasks(), await tasks()
+    first = await locks.lock("a").acquire()
+    verbs = locks._core.verbs
+    (again,) = verbs.holdings.taken.values()
+    await first.release()
+    second = await asyncio.create_task(locks.lock("a").acquire())
+
+    # As the keeper does that found the claim before the release and has come to the loop's turn only now.
+    await verbs._give(again, clock.now() + 5.0)
+
+    assert await rival.lock("a").try_acquire() is None
+    await second.release()

@@ -221,6 +221,8 @@ class AdvisoryVerbs(NarrowVerbs):
             return await self._give_at_home(taken, until)
         await self._join(bound, until)
         try:
+            if self.holdings.taken.get(claim.id) is not taken:
+                return False  # it was given back meanwhile, and its connection may be another owner's by now
             interrupted = bound.pending
             if interrupted is not None:
                 await self._interrupt(interrupted, until)
