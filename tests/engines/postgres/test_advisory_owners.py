@@ -13,6 +13,7 @@ import holdfast
 from holdfast import aio
 from holdfast.runtime import clock
 from holdfast.verify.servers.postgres import PostgresServer
+from tests.engines.postgres.patience import soon
 
 Tasks = Callable[..., Any]
 
@@ -68,3 +69,29 @@ async def test_what_is_given_back_twice_does_not_take_it_from_the_next(tasks: Ta
 
     assert await rival.lock("a").try_acquire() is None
     await second.release()
+
+
+async def test_every_waiter_is_woken_by_the_server(tasks: Tasks) -> None:
+    locks, rival = await tasks(), await tasks()
+    asked: list[str] = []
+    enter = locks._core.verbs.enter
+
+    async def count(claim: Any, until: float) -> Any:
+        asked.append(claim.id)
+        return await enter(claim, until)
+
+    locks._core.verbs.enter = count
+    for _ in range(8):
+        held = await rival.lock("a").acquire()
+        waiting = asyncio.create_task(locks.lock("a").acquire())
+        await soon(lambda: told_to_wait(locks))
+        await held.release()
+        await (await waiting).release()
+
+    # Nobody looked by itself whether its turn had come.
+    assert len(asked) == len(set(asked))
+
+
+async def told_to_wait(locks: Any) -> bool:
+    """Whether the keeper, and nobody else, sees to the one that waits."""
+    return bool(locks._core.waiting)

@@ -53,6 +53,8 @@ class Taken:
     token: int | None = None
     ends: float | None = None
     """When `max_hold` is over; the server does not know of it, the keeper sees to it."""
+    told: bool = False
+    """Whether the keeper has announced that there is an answer, which nobody has looked at yet."""
 
     def granted(self) -> Granted:
         assert self.token is not None
@@ -130,8 +132,6 @@ class AdvisoryBell(Alarm):
     def __init__(self, holdings: Holdings, deliver: Deliver) -> None:
         super().__init__()
         self.holdings, self.deliver = holdings, deliver
-        self._told: set[int] = set()
-        """Connections whose answer was announced already."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until something comes; whether anything came."""
@@ -151,7 +151,7 @@ class AdvisoryBell(Alarm):
         for wire in self.holdings.watchable():
             bound = self.holdings.wires.get(wire)
             pending = None if bound is None else bound.pending
-            waits = pending is not None and id(pending) not in self._told
+            waits = pending is not None and not pending.told
             poll.register(wire.descriptor, (select.POLLIN if waits else 0) | HANG_UP)
             wires[wire.descriptor] = wire
         for descriptor, event in poll.poll(None if timeout is None else timeout * 1000):
@@ -171,7 +171,7 @@ class AdvisoryBell(Alarm):
                 return  # nothing is on it; whoever takes it next finds out
             self.holdings.lose(bound, CONNECTION_LOST)
         elif pending is not None:
-            self._told.add(id(pending))
+            pending.told = True
             self.deliver(Notice(pending.claim.session, pending.claim.id, GRANTED))
 
 

@@ -142,6 +142,7 @@ class AdvisoryVerbs(NarrowVerbs):
             if not claim.waits:
                 bound.wire.close()
                 raise WireLost("no answer came in time", late=True)
+            taken.told = False
             self.holdings.look_up()
             return Place(1)
         return await self._settle(taken, until)
@@ -234,7 +235,7 @@ class AdvisoryVerbs(NarrowVerbs):
             if interrupted is not None and interrupted is not taken and interrupted.token is None:
                 # It has to stand at the end of the line again: a connection does one thing at a time.
                 await bound.wire.post_prepared(keys.take(interrupted.claim), interrupted.keys.values, until)
-                bound.pending = interrupted
+                bound.pending, interrupted.told = interrupted, False
                 self.holdings.look_up()
             return bool(held)
         except WireLost as error:
