@@ -84,6 +84,11 @@ class Holdings:
             self.wires[wire] = None
         self.look_up()
 
+    def bind(self, wire: Wire, bound: Bound) -> None:
+        """A connection is an owner's from now on."""
+        with self.lock:
+            self.wires[wire] = bound
+
     def look_up(self) -> None:
         """Let the keeper's bell see what there is to watch."""
         if self.bell is not None:
@@ -92,7 +97,7 @@ class Holdings:
     def lose(self, bound: Bound, reason: str) -> None:
         """A connection is gone, and all that it held: whoever sees it first tells everybody, at once."""
         with self.lock:
-            gone = [self.taken.pop(id_) for id_ in bound.claims if id_ in self.taken]
+            gone = [self.taken.pop(id_) for id_ in list(bound.claims) if id_ in self.taken]
             for taken in gone:
                 self.lost[taken.claim.id] = reason
             pending = bound.pending

@@ -66,7 +66,7 @@ class AdvisoryVerbs(NarrowVerbs):
                 mine = self._unused.pop(wire, None) or Bound(wire, self.connections.sockets.turns(1), self)
                 bound = self._bound.setdefault(owner, mine)
                 if bound is mine:
-                    self.holdings.wires[wire] = mine
+                    self.holdings.bind(wire, mine)
                 else:  # the same owner has got one meanwhile, by another call
                     self.connections.give(wire)
             await self._join(bound, until)
@@ -175,7 +175,7 @@ class AdvisoryVerbs(NarrowVerbs):
         self.holdings.taken.pop(taken.claim.id, None)
 
     async def look(self, claim: Claim, until: float) -> Any:
-        reason = self.holdings.lost.get(claim.id)
+        reason = self.holdings.lost.pop(claim.id, None)
         if reason is not None:
             return Gone(reason)
         taken = self.holdings.taken.get(claim.id)
@@ -204,15 +204,17 @@ class AdvisoryVerbs(NarrowVerbs):
         if taken is None or taken.token is None:
             self._reap(claim.owner)
             return Gone(self.holdings.lost.pop(claim.id, "it was never granted"))
-        return Done() if await self._give(taken, until) else Gone(CONNECTION_LOST)
+        if await self._give(taken, until):
+            return Done()
+        return Gone(self.holdings.lost.pop(claim.id, CONNECTION_LOST))
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
-        self.holdings.lost.pop(claim.id, None)
         taken = self.holdings.taken.get(claim.id)
         if taken is not None:
             await self._give(taken, until)
         else:
             self._reap(claim.owner)
+        self.holdings.lost.pop(claim.id, None)
         return Done()
 
     async def _give(self, taken: Taken, until: float) -> bool:
@@ -296,6 +298,7 @@ class AdvisoryVerbs(NarrowVerbs):
         await self._alive([], until)
         # What an earlier session left behind was said to be lost.
         self.holdings.hang_up()
+        self.holdings.lost.clear()
         self.holdings.closing = False
         self.holdings.good_until = sent + session.ttl
         return Opened(session.ttl)
@@ -395,7 +398,9 @@ class AdvisoryVerbs(NarrowVerbs):
         return holders[0][1] if holders else None
 
     async def _parties(self, kind: str, name: str, found: keys.Keys, until: float) -> list[tuple[bool, Party]]:
-        ours = {taken.bound.wire.server_pid: taken for taken in self.holdings.taken.values() if taken.keys == found}
+        # A copy: other threads take and give back meanwhile.
+        known = list(self.holdings.taken.values())
+        ours = {taken.bound.wire.server_pid: taken for taken in known if taken.keys == found}
         parties = []
         for pid, granted, mode, tagged, app, host, since, now in await self._ask(keys.parties(found), until):
             taken = ours.get(pid)

@@ -1,0 +1,80 @@
+"""The advisory recipe: what many threads of one client do at once, and what broken connections leave behind."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+import holdfast
+from holdfast.verify.servers.postgres import PostgresServer
+from tests.engines.postgres.patience import eventually
+
+Connect = Callable[[], holdfast.Client]
+Database = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def connect(server: PostgresServer, schema: str) -> Iterator[Connect]:
+    clients: list[holdfast.Client] = []
+
+    def make() -> holdfast.Client:
+        url = f"{server.url}?recipe=advisory&application_name={schema}"
+        clients.append(holdfast.connect(url, namespace=schema))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads that are interrupted by one another at almost every line."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def test_a_lock_can_be_looked_at_while_other_threads_take_and_give_back(connect: Connect, restless: None) -> None:
+    locks = connect()
+    held = [locks.lock(f"held {number}").acquire() for number in range(40)]
+    enough = threading.Event()
+
+    def take_turns(name: str) -> None:
+        while not enough.is_set():
+            locks.lock(name).acquire().release()
+
+    with ThreadPoolExecutor(6) as threads:
+        busy = [threads.submit(take_turns, f"busy {number}") for number in range(6)]
+        try:
+            for _ in range(400):
+                locks.inspect("busy 0")
+        finally:
+            enough.set()
+        for each in busy:
+            each.result()
+    for grant in held:
+        grant.release()
+
+
+def test_a_wait_whose_connection_ended_is_remembered_by_nobody(connect: Connect, database: Database) -> None:
+    locks, rival = connect(), connect()
+    held = rival.lock("k").acquire()
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(locks.lock("k").acquire)
+        # Longer than a caller attends to its connection by itself: the keeper sees it break.
+        eventually(lambda: [party for party in locks.inspect("k").waiters if party.age > 0.5])
+        (ended,) = (party.pid for party in locks.inspect("k").waiters)
+        database.execute("SELECT pg_terminate_backend(%s)", (ended,))
+        eventually(lambda: [party for party in locks.inspect("k").waiters if party.pid != ended])
+        held.release()
+        threads.submit(waiting.result().release).result()
+
+    assert not locks._core.verbs.holdings.lost  # type: ignore[attr-defined]
