@@ -100,7 +100,7 @@ class AdvisoryVerbs(NarrowVerbs):
         bound = self._bound.get(owner)
         if bound is not None and bound.gone:
             del self._bound[owner]
-            bound.wire.close()
+            self.connections.end(bound.wire)
             self.connections.give(bound.wire)
 
     # Taking

@@ -177,6 +177,12 @@ class Connections:
         with self._lock:
             wires, self.open, self.idle, self.listening = list(self.open), set(), [], None
         for wire in wires:
+            self.end(wire)
+
+    def end(self, wire: Wire) -> None:
+        """Close a wire that others may be using."""
+        if wire.alive:
+            self.sockets.closing(wire.descriptor)
             wire.close()
 
     def abandon(self) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
+import socket
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Protocol
 
 from holdfast.engines.postgres.wire import WRITE
@@ -27,6 +30,9 @@ class Sockets(Protocol):
     """What a connection needs of a runtime."""
 
     async def ready(self, descriptor: int, event: int, until: float) -> bool: ...
+
+    def closing(self, descriptor: int) -> None:
+        """A descriptor is about to be closed: whoever waits for it goes on, and finds it closed."""
 
     async def pause(self, seconds: float) -> None: ...
 
@@ -82,6 +88,11 @@ class ThreadSockets:
         poll.register(descriptor, select.POLLOUT if event == WRITE else select.POLLIN)
         return bool(poll.poll(max(0.0, until - clock.now()) * 1000))
 
+    def closing(self, descriptor: int) -> None:
+        # A poll does not see that another thread has closed what it looks at; but this it sees.
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
+            copy.shutdown(socket.SHUT_RDWR)
+
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - it blocks its thread, like everything here
 
@@ -127,18 +138,31 @@ class LoopSockets:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._awaited: dict[int, asyncio.Future[bool]] = {}
 
     async def ready(self, descriptor: int, event: int, until: float) -> bool:
         loop = self._loop
         came: asyncio.Future[bool] = loop.create_future()
         add, remove = (loop.add_writer, loop.remove_writer) if event == WRITE else (loop.add_reader, loop.remove_reader)
         add(descriptor, _settle, came, True)
+        self._awaited[descriptor] = came
         timer = loop.call_later(max(0.0, until - clock.now()), _settle, came, False)
         try:
             return await came
         finally:
             timer.cancel()
-            remove(descriptor)
+            # Once it was closed, the number may be another socket's.
+            if self._awaited.get(descriptor) is came:
+                del self._awaited[descriptor]
+                remove(descriptor)
+
+    def closing(self, descriptor: int) -> None:
+        came = self._awaited.pop(descriptor, None)
+        if came is not None:
+            # The loop would go on believing that it watches whatever has this number next.
+            self._loop.remove_reader(descriptor)
+            self._loop.remove_writer(descriptor)
+            _settle(came, True)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

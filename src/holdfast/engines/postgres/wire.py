@@ -145,14 +145,14 @@ class Wire:
 
     async def answered(self, until: float) -> bool:
         """Wait for the answer to begin; False if `until` comes first, and the wire is good all the same."""
-        while self.connection.is_busy():
-            if not await self.ready(self.connection.socket, READ, until):
-                return False
-            try:
+        try:
+            while self.connection.is_busy():
+                if not await self.ready(self.connection.socket, READ, until):
+                    return False
                 self.connection.consume_input()
-            except psycopg.OperationalError as error:
-                self.close()
-                raise WireLost(str(error).strip() or "the connection was lost") from error
+        except psycopg.OperationalError as error:
+            self.close()
+            raise WireLost(str(error).strip() or "the connection was lost") from error
         return True
 
     async def answer(self, until: float) -> list[Any]:
