@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from holdfast.core.table.commands import Done
 from holdfast.core.table.rows import Session
 from holdfast.engines.etcd.keys import new_record
 from holdfast.engines.etcd.ledger import Ledger
 from holdfast.engines.etcd.watcher import Watcher
 from holdfast.engines.etcd.wire import WATCH, Answer, Request
 from holdfast.locks import acquire
-from holdfast.model import Claim, Granted, Place, Refused
+from holdfast.model import Claim, Granted, Mode, Place, Refused
 from holdfast.runtime.blocking import run
 from holdfast.verify.servers.etcd import EtcdServer
 from tests.engines.etcd.conftest import Connect
@@ -218,3 +220,39 @@ def test_an_end_that_nobody_waited_for_ends_the_watch(connect: Connect) -> None:
 
     assert list(watcher(locks)._names) == ["session"]
     assert len(watcher(locks)._watches) == 1
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared"])
+def test_a_confirmation_that_arrives_twice_is_released_all_the_same(connect: Connect, mode: Mode) -> None:
+    locks, rival = connect(), connect()
+    held = rival.lock("k").acquire()
+    verbs, claim = locks._core.verbs, replace(claim_of(locks, "k"), mode=mode)
+    until = verbs.io.now() + 5.0
+    sent = Recording(verbs)
+    assert isinstance(run(verbs.enter(claim, until)), Place)
+    held.release()
+    granted = run(verbs.look(claim, until))
+    assert isinstance(granted, Granted)
+    sent.again(-1)
+    (holder,) = locks.inspect("k").holders
+
+    assert holder.token == granted.token
+    assert run(verbs.release(claim, until)) == Done()
+    assert locks.inspect("k").holders == ()
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared"])
+def test_a_confirmation_whose_answer_was_lost_counts(connect: Connect, mode: Mode) -> None:
+    locks, rival = connect(), connect()
+    held = rival.lock("k").acquire()
+    verbs: Any = locks._core.verbs
+    claim = replace(claim_of(locks, "k"), mode=mode)
+    until = verbs.io.now() + 5.0
+    assert isinstance(run(verbs.enter(claim, until)), Place)
+    held.release()
+    verbs.io.port.call(verbs.line._confirm(verbs.ledger.get(claim.id)), until)
+    (holder,) = locks.inspect("k").holders
+    granted = run(verbs.look(claim, until))
+
+    assert (isinstance(granted, Granted), granted.token) == (True, holder.token)
+    assert run(verbs.release(claim, until)) == Done()

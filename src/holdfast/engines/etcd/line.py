@@ -130,6 +130,8 @@ class Line:
         own, ahead, session, told = (steps.kvs(response) for response in reply.responses)
         if not own or own[0].create_revision != entry.created:
             return await known.gone(entry, bool(session), until)
+        if own[0].mod_revision != entry.created:
+            return self.granted(entry, own[0].mod_revision)  # by an earlier try, whose answer was lost
         known.told(told)
         if not ahead:
             # Only what was compared before is left out of account: look once more.
@@ -142,7 +144,8 @@ class Line:
         """Write the own key again if nobody is before it; otherwise read who is."""
         claim, keys = entry.claim, self.known.keys
         rivals, line = self.rivals(claim), keys.line(claim.kind, claim.name)
-        there, head = steps.created_at(entry.key, entry.created), steps.none_before(rivals, entry.created)
+        # Not only still there but never written again: a try that comes late must not write what is granted by then.
+        there, head = steps.unchanged(entry.key, entry.created), steps.none_before(rivals, entry.created)
         write = [steps.put(entry.key, entry.record.granted().pack(), lease_of(claim.session))]
         read = [
             steps.get(entry.key),
