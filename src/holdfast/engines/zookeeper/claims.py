@@ -253,13 +253,14 @@ class ClaimVerbs(Part):
         await self.ready(link, until)
         kazoo = link.kazoo
         entry.watching = blocker
-        if not claim.limit:
-            # Children it never has. Unlike a watch on its data, this one sleeps when it is written to.
-            sent = [kazoo.get_children_async(f"{entry.parent}/{blocker}", watch=woken)]
-        elif found.first:
-            sent = [kazoo.get_children_async(self.layout.slots(claim.kind, claim.name), watch=woken)]
+        path = self.layout.slots(claim.kind, claim.name) if found.first else f"{entry.parent}/{blocker}"
+        entry.unwatch()
+        entry.watch = path, woken
+        if not claim.limit or found.first:
+            # A claim never has children. Unlike a watch on its data, this one sleeps when it is written to.
+            sent = [kazoo.get_children_async(path, watch=woken)]
         else:
-            sent = [kazoo.exists_async(f"{entry.parent}/{blocker}", watch=woken)]
+            sent = [kazoo.exists_async(path, watch=woken)]
         if claim.limit:
             sent.append(kazoo.get_children_async(entry.parent))
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,8 @@ class Entry:
     granted_at: float = 0.0
     watching: str | None = None
     """The node that it has a watch on."""
+    watch: tuple[str, Callable[..., None]] | None = None
+    """The path of its last watch, and what is called back."""
     question: tuple[Message, ...] = ()
     """What is sent when the one before it goes, if it was the next in line when it was last looked at."""
     asked: list[Answer] | None = None
@@ -38,6 +41,12 @@ class Entry:
     @property
     def path(self) -> str:
         return f"{self.parent}/{self.node}"
+
+    def unwatch(self) -> None:
+        """It is called back no more. Otherwise each that gives up would be remembered until the one before it goes."""
+        if self.watch is not None:
+            (path, woken), self.watch = self.watch, None
+            self.link.drop_watch(path, woken)
 
     def grant(self, token: int, slot: int | None = None) -> Granted:
         """It is granted from now on."""
@@ -132,6 +141,7 @@ class Ledger:
         if member is not None:
             member.claims.pop(entry.claim.id, None)
             member.link.gone.pop(entry.claim.id, None)
+        entry.unwatch()
 
     def links(self) -> list[Link]:
         found = [member.link for member in self.members.values()]

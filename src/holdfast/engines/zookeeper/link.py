@@ -151,6 +151,13 @@ class Link:
         self.kazoo._stopped.set()
         self.hang_up()
 
+    def drop_watch(self, path: str, woken: Callable[..., None]) -> None:
+        """Call this back no more. The server's own watch stays until it fires."""
+        for kept in (self.kazoo._child_watchers, self.kazoo._data_watchers):
+            # The set itself stays, also an empty one: another may be put into it at this moment.
+            if path in kept:
+                kept[path].discard(woken)
+
     def add_watch(self, path: str, tell: Told) -> Answer:
         """Be told of everything under a path from now on; the answer to that."""
         self.streams[path] = tell

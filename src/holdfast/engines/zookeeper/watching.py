@@ -42,6 +42,8 @@ class Watch:
     """The path of the cell that it is about; none if it is about locks."""
     armed: bool = True
     """Whether the next change of the cell is told."""
+    told: Callable[..., None] | None = None
+    """What is called back then."""
     letters: deque[tuple[int, LockEvent]] = field(default_factory=deque)
     last: int = 0
     overflowed: bool = False
@@ -253,7 +255,7 @@ class WatchVerbs(Part):
         while True:
             await self.ready(link, until)
             watch.armed = True
-            told = partial(self._cell_changed, watch)
+            told = watch.told = partial(self._cell_changed, watch)
             try:
                 await self.answer(link, until, link.kazoo.exists_async(watch.cell, watch=told))
                 return
@@ -287,5 +289,7 @@ class WatchVerbs(Part):
         return Letters(tuple(event for _, event in letters), letters[-1][0] if letters else after, overflowed)
 
     async def unwatch(self, session: str, id_: str, until: float) -> Done:
-        self.engine.watches.pop(id_, None)
+        member, watch = self.ledger.members.get(session), self.engine.watches.pop(id_, None)
+        if member is not None and watch is not None and watch.told is not None:
+            member.link.drop_watch(watch.cell, watch.told)
         return Done()
