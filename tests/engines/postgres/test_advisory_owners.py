@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
+import psycopg
 import pytest
 
 import holdfast
@@ -16,6 +17,7 @@ from holdfast.verify.servers.postgres import PostgresServer
 from tests.engines.postgres.patience import soon
 
 Tasks = Callable[..., Any]
+Database = psycopg.Connection[Any]
 
 
 @pytest.fixture
@@ -95,3 +97,23 @@ async def test_every_waiter_is_woken_by_the_server(tasks: Tasks) -> None:
 async def told_to_wait(locks: Any) -> bool:
     """Whether the keeper, and nobody else, sees to the one that waits."""
     return bool(locks._core.waiting)
+
+
+async def test_tasks_whose_connections_ended_leave_none_behind(tasks: Tasks, database: Database, schema: str) -> None:
+    locks = await tasks("&connections=2")
+
+    async def hold() -> None:
+        grant = await locks.lock("a").acquire()
+        end_all(database, schema)
+        await grant.lost.wait()
+        with pytest.raises(holdfast.LockLost):
+            await grant.release()
+
+    for _ in range(3):
+        await asyncio.create_task(hold())
+
+    await (await locks.lock("a").acquire(wait=5.0)).release()
+
+
+def end_all(database: Database, schema: str) -> None:
+    database.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s", (schema,))

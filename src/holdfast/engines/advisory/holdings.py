@@ -34,6 +34,7 @@ class Bound:
     turns: Turns
     home: Any
     """The verbs that opened it: only they may use it."""
+    owner: str = ""
     claims: dict[str, Taken] = field(default_factory=dict)
     pending: Taken | None = None
     """What its server process waits for."""
@@ -103,6 +104,7 @@ class Holdings:
             pending = bound.pending
             bound.claims.clear()
             bound.pending, bound.gone = None, True
+            bound.home.broken.append(bound)
         self.look_up()
         if self.bell is not None:
             for taken in gone:

@@ -53,27 +53,30 @@ class AdvisoryVerbs(NarrowVerbs):
         self.address = connections.address.shown
         self._bound: dict[str, Bound] = {}
         self._unused: dict[Wire, Bound] = {}
+        self.broken: list[Bound] = []
+        """Connections that somebody saw break, in any thread."""
 
     # Connections
 
     async def _bind(self, owner: str, until: float) -> Bound:
         """The owner's own connection, with the turn on it."""
         while True:
-            self._reap(owner)
+            await self._reap()
             bound = self._bound.get(owner)
             if bound is None:
                 wire = await self.connections.take(until)
                 mine = self._unused.pop(wire, None) or Bound(wire, self.connections.sockets.turns(1), self)
                 bound = self._bound.setdefault(owner, mine)
                 if bound is mine:
+                    mine.owner = owner
                     self.holdings.bind(wire, mine)
                 else:  # the same owner has got one meanwhile, by another call
                     self.connections.give(wire)
             await self._join(bound, until)
-            if self._bound.get(owner) is bound:
+            if self._bound.get(owner) is bound and not bound.gone:
                 return bound
-            # Whoever had the turn has given the connection back, and it may be another owner's by now.
-            bound.turns.give()
+            # Whoever had the turn has given the connection back, and it may be another owner's by now; or it broke.
+            self._leave(bound, owner)
 
     async def _join(self, bound: Bound, until: float) -> None:
         if not await bound.turns.take(until):
@@ -95,13 +98,22 @@ class AdvisoryVerbs(NarrowVerbs):
         if unused:
             self.connections.give(bound.wire)
 
-    def _reap(self, owner: str) -> None:
-        """Give back a connection that somebody else saw break."""
-        bound = self._bound.get(owner)
-        if bound is not None and bound.gone:
-            del self._bound[owner]
-            self.connections.end(bound.wire)
-            self.connections.give(bound.wire)
+    async def _reap(self) -> None:
+        """Give back connections that somebody else saw break: their owners may never ask for anything again."""
+        while self.broken:
+            try:
+                bound = self.broken.pop()
+            except IndexError:
+                return  # another thread was faster
+            # Whoever has the turn on it sees to that by itself.
+            if await bound.turns.take(0.0):
+                self._leave(bound, bound.owner)
+
+    def _drop_idle(self) -> None:
+        """The server went away, and with it the connections that nobody uses."""
+        self.connections.drop_idle()
+        for wire in [wire for wire in list(self._unused) if not wire.alive]:
+            self._unused.pop(wire, None)
 
     # Taking
 
@@ -124,7 +136,7 @@ class AdvisoryVerbs(NarrowVerbs):
                 if fresh or error.late or self.holdings.closing:
                     raise lost(self.address, error, committing=False) from error
                 # Nothing can be held on a connection that is gone. What its owner held there is lost, and said to be.
-                self.connections.drop_idle()
+                self._drop_idle()
             finally:
                 self._leave(bound, claim.owner)
         raise AssertionError("unreachable")
@@ -202,7 +214,7 @@ class AdvisoryVerbs(NarrowVerbs):
     async def release(self, claim: Claim, until: float) -> Done | Gone:
         taken = self.holdings.taken.get(claim.id)
         if taken is None or taken.token is None:
-            self._reap(claim.owner)
+            await self._reap()
             return Gone(self.holdings.lost.pop(claim.id, "it was never granted"))
         if await self._give(taken, until):
             return Done()
@@ -213,7 +225,7 @@ class AdvisoryVerbs(NarrowVerbs):
         if taken is not None:
             await self._give(taken, until)
         else:
-            self._reap(claim.owner)
+            await self._reap()
         self.holdings.lost.pop(claim.id, None)
         return Done()
 
@@ -335,7 +347,7 @@ class AdvisoryVerbs(NarrowVerbs):
             except WireLost as error:
                 if fresh or error.late:
                     raise lost(self.address, error, committing=False) from error
-                self.connections.drop_idle()
+                self._drop_idle()
             finally:
                 self.connections.give(wire)
         raise AssertionError("unreachable")
