@@ -12,6 +12,13 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast.engines.advisory.holdings import AdvisoryBell, Holdings, Taken
+from holdfast.engines.advisory.verbs import AdvisoryVerbs
+from holdfast.engines.engine import nobody
+from holdfast.engines.postgres.sockets import ThreadSockets
+from holdfast.engines.postgres.wire import WireLost, dial
+from holdfast.runtime import clock
+from holdfast.runtime.blocking import run
 from holdfast.verify.servers.postgres import PostgresServer
 from tests.engines.postgres.patience import eventually
 
@@ -54,7 +61,7 @@ def test_a_lock_can_be_looked_at_while_other_threads_take_and_give_back(connect:
     with ThreadPoolExecutor(6) as threads:
         busy = [threads.submit(take_turns, f"busy {number}") for number in range(6)]
         try:
-            for _ in range(400):
+            for _ in range(150):
                 locks.inspect("busy 0")
         finally:
             enough.set()
@@ -78,3 +85,43 @@ def test_a_wait_whose_connection_ended_is_remembered_by_nobody(connect: Connect,
         threads.submit(waiting.result().release).result()
 
     assert not locks._core.verbs.holdings.lost  # type: ignore[attr-defined]
+
+
+def test_a_connection_that_ends_while_the_keeper_looks_at_it_is_no_error(server: PostgresServer) -> None:
+    wire = run(dial(server.url, 0, ThreadSockets().ready, clock.now() + 10.0))
+    holdings = Holdings()
+    bell = AdvisoryBell(holdings, nobody)
+    holdings.opened(wire)
+    wire.connection.finish()  # by another thread, which is about to say so
+
+    assert not bell.wait(0.0)
+    bell.close()
+
+
+def test_a_lock_that_is_granted_after_its_connection_ended_once_is_not_lost(
+    connect: Connect, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attend = AdvisoryVerbs._attend
+
+    async def slowly(verbs: AdvisoryVerbs, taken: Taken, until: float) -> Any:
+        try:
+            return await attend(verbs, taken, until)
+        except WireLost:
+            eventually(lambda: taken.claim.id in verbs.holdings.lost)  # the keeper has seen it too
+            raise
+
+    locks, rival = connect(), connect()
+    held = rival.lock("k").acquire()
+    monkeypatch.setattr(AdvisoryVerbs, "_attend", slowly)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(locks.lock("k").acquire)
+        eventually(lambda: rival.inspect("k").waiters)
+        (ended,) = (party.pid for party in rival.inspect("k").waiters)
+        database.execute("SELECT pg_terminate_backend(%s)", (ended,))
+        eventually(lambda: any(party.pid != ended for party in rival.inspect("k").waiters))
+        held.release()
+        grant = waiting.result()
+        grant.renew()
+
+        assert grant.valid
+        threads.submit(grant.release).result()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import select
-import socket
 import threading
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +87,19 @@ class Holdings:
         with self.lock:
             self.wires[wire] = bound
 
+    def expect(self, taken: Taken) -> None:
+        """A claim was sent to the server."""
+        with self.lock:
+            taken.bound.pending = taken
+            taken.bound.claims[taken.claim.id] = self.taken[taken.claim.id] = taken
+
+    def forget(self, taken: Taken) -> None:
+        """Nothing is held or awaited by it, and whoever asks for it knows."""
+        with self.lock:
+            taken.bound.claims.pop(taken.claim.id, None)
+            self.taken.pop(taken.claim.id, None)
+            self.lost.pop(taken.claim.id, None)
+
     def look_up(self) -> None:
         """Let the keeper's bell see what there is to watch."""
         if self.bell is not None:
@@ -114,16 +124,15 @@ class Holdings:
 
     def hang_up(self) -> None:
         """End every connection that holds something, from any thread: the server lets go of all of it."""
-        for descriptor, bound in self.watched():
-            with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
-                copy.shutdown(socket.SHUT_RDWR)
+        for bound in self.watched():
+            bound.wire.hang_up()
             self.lose(bound, CONNECTION_LOST)
 
-    def watched(self) -> list[tuple[int, Bound]]:
+    def watched(self) -> list[Bound]:
         """Every connection with something on it."""
         with self.lock:
             bounds = [bound for bound in self.wires.values() if bound is not None and bound.claims]
-            return [(bound.wire.descriptor, bound) for bound in bounds if bound.wire.alive]
+            return [bound for bound in bounds if bound.wire.alive]
 
     def watchable(self) -> list[Wire]:
         """Every connection that can break."""

@@ -128,11 +128,11 @@ class AdvisoryVerbs(NarrowVerbs):
                     # Another thread of the same owner waits here: one at a time.
                     return Refused() if not claim.waits else Place(1)
                 await bound.wire.post_prepared(keys.take(claim), taken.keys.values, until)
-                self._expect(taken)
+                self.holdings.expect(taken)
                 standing = await self._attend(taken, until)
                 return await self._place(taken, until) if isinstance(standing, Place) else standing
             except WireLost as error:
-                self._forget(taken)
+                self.holdings.forget(taken)
                 if fresh or error.late or self.holdings.closing:
                     raise lost(self.address, error, committing=False) from error
                 # Nothing can be held on a connection that is gone. What its owner held there is lost, and said to be.
@@ -140,11 +140,6 @@ class AdvisoryVerbs(NarrowVerbs):
             finally:
                 self._leave(bound, claim.owner)
         raise AssertionError("unreachable")
-
-    def _expect(self, taken: Taken) -> None:
-        bound = taken.bound
-        bound.pending = taken
-        bound.claims[taken.claim.id] = self.holdings.taken[taken.claim.id] = taken
 
     async def _attend(self, taken: Taken, until: float) -> Any:
         """Wait a little for the server's word on what was sent."""
@@ -165,13 +160,13 @@ class AdvisoryVerbs(NarrowVerbs):
         try:
             (found,) = await bound.wire.answer(until)
         except SqlError as error:
-            self._forget(taken)
+            self.holdings.forget(taken)
             await self._give_up(taken, until)
             if error.state == "40P01":
                 return Deadlocked(self._cycle(claim, error))
             raise unavailable(self.address, error) from error
         if found is None:
-            self._forget(taken)
+            self.holdings.forget(taken)
             return Refused(await self._blocker(taken, until))
         taken.token, pid = found
         assert taken.token is not None
@@ -181,10 +176,6 @@ class AdvisoryVerbs(NarrowVerbs):
         if claim.max_hold is not None:
             taken.ends = clock.now() + claim.max_hold
         return taken.granted()
-
-    def _forget(self, taken: Taken) -> None:
-        taken.bound.claims.pop(taken.claim.id, None)
-        self.holdings.taken.pop(taken.claim.id, None)
 
     async def look(self, claim: Claim, until: float) -> Any:
         reason = self.holdings.lost.pop(claim.id, None)
@@ -245,7 +236,7 @@ class AdvisoryVerbs(NarrowVerbs):
             if taken.token is not None:
                 await bound.wire.post_prepared(keys.give(claim), taken.keys.values, until)
                 ((held, _),) = await bound.wire.answer(until)
-            self._forget(taken)
+            self.holdings.forget(taken)
             if interrupted is not None and interrupted is not taken and interrupted.token is None:
                 # It has to stand at the end of the line again: a connection does one thing at a time.
                 await bound.wire.post_prepared(keys.take(interrupted.claim), interrupted.keys.values, until)
@@ -319,7 +310,7 @@ class AdvisoryVerbs(NarrowVerbs):
         """Ask the server which of our connections it still has: one request for everything that is held."""
         sent = clock.now()
         # Only those that were asked about: others may have come into use while the server answered.
-        asked = [bound for _, bound in self.holdings.watched()]
+        asked = self.holdings.watched()
         there = await self._alive([bound.wire.server_pid for bound in asked], until)
         self.holdings.good_until = sent + self.holdings.ttl
         for bound in asked:
@@ -362,7 +353,7 @@ class AdvisoryVerbs(NarrowVerbs):
         notice a second later that its client is gone, and stand in line until then.
         """
         self.holdings.closing = True
-        used = [bound.wire for _, bound in self.holdings.watched()]
+        used = [bound.wire for bound in self.holdings.watched()]
         try:
             if used:
                 patience = ", 1000" if used[0].connection.server_version >= 140000 else ""

@@ -177,19 +177,18 @@ class Connections:
         with self._lock:
             wires, self.open, self.idle, self.listening = list(self.open), set(), [], None
         for wire in wires:
-            self.end(wire)
-
-    def end(self, wire: Wire) -> None:
-        """Close a wire that others may be using."""
-        if wire.alive:
-            self.sockets.closing(wire.descriptor)
-            wire.close()
+            if wire.alive:
+                # A poll does not see that another thread has closed what it looks at; but this it sees.
+                wire.hang_up()
+                self.sockets.closing(wire.descriptor)
+                wire.close()
 
     def abandon(self) -> None:
         """This process is a fork: close our copies of the sockets without a word, and let nothing close them again."""
         for wire in self.open:
-            os.close(wire.descriptor)
-            _abandoned.append(wire)
+            if wire.alive:
+                os.close(wire.descriptor)
+                _abandoned.append(wire)
         self.open, self.idle = set(), []
 
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import select
-import socket
 import threading
 import time
 from collections import deque
-from contextlib import suppress
 from typing import Protocol
 
 from holdfast.engines.postgres.wire import WRITE
@@ -32,7 +29,7 @@ class Sockets(Protocol):
     async def ready(self, descriptor: int, event: int, until: float) -> bool: ...
 
     def closing(self, descriptor: int) -> None:
-        """A descriptor is about to be closed: whoever waits for it goes on, and finds it closed."""
+        """A descriptor is about to be closed: whoever waits for it on a loop goes on, and finds it closed."""
 
     async def pause(self, seconds: float) -> None: ...
 
@@ -89,9 +86,7 @@ class ThreadSockets:
         return bool(poll.poll(max(0.0, until - clock.now()) * 1000))
 
     def closing(self, descriptor: int) -> None:
-        # A poll does not see that another thread has closed what it looks at; but this it sees.
-        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as copy:
-            copy.shutdown(socket.SHUT_RDWR)
+        """A thread sees it by itself."""
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - it blocks its thread, like everything here

@@ -8,7 +8,11 @@ blocking runtime answers it without suspending, so one source serves threads and
 from __future__ import annotations
 
 import json
+import os
+import socket
+import threading
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import psycopg
@@ -73,6 +77,8 @@ class Wire:
 
     def __init__(self, connection: pq.abc.PGconn, ready: Ready, place: int) -> None:
         self.connection, self.ready = connection, ready
+        self.descriptor = connection.socket
+        """Of its socket, as long as it is alive; of none, or another one, after that."""
         self.place = place
         """Which of the hosts it leads to."""
         self.server_pid = 0
@@ -81,10 +87,7 @@ class Wire:
         self.unsure = False
         """Whether a message failed that may have prepared something."""
         self.alive = True
-
-    @property
-    def descriptor(self) -> int:
-        return self.connection.socket
+        self._closing = threading.Lock()
 
     @property
     def backend_pid(self) -> int:
@@ -232,9 +235,17 @@ class Wire:
 
     def close(self) -> None:
         """Close it; the server rolls back what was not committed."""
-        if self.alive:
-            self.alive = False
-            self.connection.finish()
+        with self._closing:
+            if self.alive:
+                self.alive = False
+                self.connection.finish()
+
+    def hang_up(self) -> None:
+        """End the conversation, from any thread: whoever uses the wire sees it break, and the server too."""
+        with self._closing, suppress(OSError):
+            if self.alive:
+                with socket.socket(fileno=os.dup(self.descriptor)) as copy:
+                    copy.shutdown(socket.SHUT_RDWR)
 
 
 def _error(result: pq.abc.PGresult) -> SqlError:
