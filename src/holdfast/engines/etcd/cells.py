@@ -28,12 +28,17 @@ async def cell_get(known: Known, kind: str, name: str, until: float) -> CellValu
     The base does not change while anybody has a session; a client that has none reads it again now and then.
     """
     ledger = known.ledger
-    if not ledger.session.id and clock.now() > ledger.base_until:
-        ledger.base, ledger.base_until = 0, clock.now() + BASE_LASTS
-    if not ledger.base:
-        ledger.base, ledger.base_revision, _ = await read_base(known, None, until)
+    base = ledger.base
+    if not base or (not ledger.session.id and clock.now() > ledger.base_until):
+        base, _ = await _read_base(known, until)
     found = (await known.call(steps.look(known.keys.cell(kind, name)), until)).message.kvs
-    return CellValue(found[0].value, ledger.base + found[0].mod_revision) if found else CellValue(None, 0)
+    return CellValue(found[0].value, base + found[0].mod_revision) if found else CellValue(None, 0)
+
+
+async def _read_base(known: Known, until: float) -> tuple[int, int]:
+    base, revision, _ = await read_base(known, None, until)
+    known.ledger.learn_base(base, revision, clock.now() + BASE_LASTS)
+    return base, revision
 
 
 async def cell_set(
@@ -41,35 +46,38 @@ async def cell_set(
 ) -> CellValue | Mismatch:
     """Write or delete if the version is the expected one. Not repeated: it would meet its own first try."""
     ledger, key = known.ledger, known.keys.cell(kind, name)
+    base, base_revision = ledger.base, ledger.base_revision
     lease = 0
-    if keep is not None and value is not None:
-        asked = message("LeaseGrantRequest")(TTL=ceil(keep))
-        # One that nobody hears of ends by itself.
-        lease = (await known.call(Request(LEASE_GRANT, asked), until)).message.ID
     while True:
-        if not ledger.base:
-            ledger.base, ledger.base_revision, _ = await read_base(known, None, until)
+        if keep is not None and value is not None and not lease:
+            asked = message("LeaseGrantRequest")(TTL=ceil(keep))
+            # One that nobody hears of ends by itself.
+            lease = (await known.call(Request(LEASE_GRANT, asked), until)).message.ID
+        if not base:
+            base, base_revision = await _read_base(known, until)
         expected = []
         if version is not None:
-            expected = [steps.unchanged(key, version - ledger.base) if version else steps.absent(key)]
-        answer = await known.call(
-            steps.step(
-                [steps.unchanged(known.keys.base, ledger.base_revision), *expected],
-                [steps.get(key), steps.put(key, value, lease) if value is not None else steps.delete(key)],
-                [steps.get(known.keys.base), steps.get(key)],
-                repeats=False,
-            ),
-            until,
+            expected = [steps.unchanged(key, version - base) if version else steps.absent(key)]
+        request = steps.step(
+            [steps.unchanged(known.keys.base, base_revision), *expected],
+            [steps.get(key), steps.put(key, value, lease) if value is not None else steps.delete(key)],
+            [steps.get(known.keys.base), steps.get(key)],
+            repeats=False,
         )
+        try:
+            answer = await known.call(request, until)
+        except LeaseGone:
+            lease = 0  # it took too long, and nothing was written: again, under a new one
+            continue
         if answer.message.succeeded:
             former = steps.kvs(answer.message.responses[0])
             await _let_go(known, former[0].lease if former else 0, until)
-            return CellValue(value, 0 if value is None else ledger.base + answer.revision)
-        base, found = (steps.kvs(response) for response in answer.message.responses)
-        if base and base[0].mod_revision == ledger.base_revision:
+            return CellValue(value, 0 if value is None else base + answer.revision)
+        bases, found = (steps.kvs(response) for response in answer.message.responses)
+        if bases and bases[0].mod_revision == base_revision:
             await _let_go(known, lease, until)
-            return Mismatch(ledger.base + found[0].mod_revision if found else 0)
-        ledger.base = 0  # it was raised meanwhile
+            return Mismatch(base + found[0].mod_revision if found else 0)
+        base = 0  # it was raised meanwhile
 
 
 async def _let_go(known: Known, lease: int, until: float) -> None:

@@ -57,7 +57,7 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.base = 0
-        """What is added to a revision to make a token; 0 until it was read."""
+        """What is added to a revision to make a token; 0 until it was read. Never 0 again: tokens are made of it."""
         self.base_revision = 0
         self.base_until = 0.0
         """When whoever has no session reads it again."""
@@ -65,15 +65,23 @@ class Ledger:
         """By line: the permit that this client gave back last."""
         self.begin(NOBODY)
 
-    def begin(self, session: Session) -> None:
+    def begin(self, session: Session, base: int = 0, base_revision: int = 0) -> None:
         """Start anew, with a new session."""
-        self.session = session
         with self._lock:
+            self.session = session
+            self.base, self.base_revision = base, base_revision
             self.entries: dict[str, Entry] = {}
             self.overdue: dict[bytes, Overdue] = {}
             self._owners: dict[str, int] = {}
             self._seats: dict[str, int] = {}
             """By line: a bit for each number that a claim of this session has there."""
+
+    def learn_base(self, base: int, revision: int, until: float) -> None:
+        """Somebody read the base, who may have no session. Whoever has one knows the last."""
+        with self._lock:
+            self.base_until = until
+            if revision >= self.base_revision:
+                self.base, self.base_revision = base, revision
 
     def enter(self, record: Record, line: str) -> Entry:
         """A claim is about to be sent; its entry, with a key that no other claim has."""

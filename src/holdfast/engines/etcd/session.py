@@ -74,12 +74,11 @@ class Known:
             granted = (await self._keep_alive(lease, until)).message.TTL
         session = session._replace(ttl=float(granted))
         try:
-            base = await read_base(self, session, until)
+            base, base_revision, revision = await read_base(self, session, until)
         except LeaseGone:
             return SessionOver()
         self.watcher.unwatch_all()
-        self.ledger.begin(session)
-        self.ledger.base, self.ledger.base_revision, revision = base
+        self.ledger.begin(session, base, base_revision)
         own = self.keys.session(session.id)
         self.watcher.watch("session", own, revision + 1, self._hear_session, end=end_of(own))
         return Opened(float(granted))
