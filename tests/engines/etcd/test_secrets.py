@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest, aio
+from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.etcd import EtcdServer
 from holdfast.verify.servers.process import free_port
 from tests.servers.process import find
@@ -92,6 +94,21 @@ async def test_a_lock_is_taken_with_user_and_password(guarded: EtcdServer) -> No
             assert again.token > held.token
     async with aio.connect(url) as tasks, tasks.lock("k") as held_too:
         assert held_too.valid
+
+
+def test_nobody_waits_until_all_others_have_tried_to_sign_in(guarded: EtcdServer) -> None:
+    host, port = guarded.endpoint.split(":")
+    with Proxy(host, int(port)) as proxy, ThreadPoolExecutor(16) as threads:
+        with holdfast.connect(f"etcd://locks:pass%20word@127.0.0.1:{proxy.port}") as locks:
+            locks.lock("k").acquire().release()
+            proxy.requests.set("stall")
+            locks._core.engine.wire.forget_token()  # type: ignore[attr-defined]
+            asked = [threads.submit(locks.lock(f"k{number}").acquire, wait=0.2) for number in range(16)]
+            done, _ = wait(asked, timeout=6.0)
+            proxy.heal()
+
+            assert done == set(asked)
+            assert all(isinstance(each.exception(), EngineUnavailable) for each in asked)
 
 
 @pytest.mark.parametrize("who", ["", "locks:wrong@"])

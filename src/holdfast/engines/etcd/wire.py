@@ -170,10 +170,16 @@ class Wire:
         """What goes with every call: the proof of who we are, fetched when it is first needed."""
         if not self.address.user:
             return ""
-        with self._login:
+        until = clock.now() + limit
+        # One signs in for all; but each waits for that no longer than it may.
+        if not self._login.acquire(timeout=limit):
+            raise CallFailed(DEADLINE_EXCEEDED, "others are still signing in", sent=False)
+        try:
             if self._token is None:
-                self._token = self._authenticate(limit)
+                self._token = self._authenticate(max(0.01, until - clock.now()))
             return self._token
+        finally:
+            self._login.release()
 
     def _authenticate(self, limit: float) -> str:
         """Sign in at whichever endpoint is there: the token is good at all of them."""
