@@ -21,7 +21,7 @@ async def test_breaking_makes_the_holders_grant_lost(locks: Front, rival: Front,
 
     assert await rival.break_lock("k", force=force) == 1
     await eventually(lambda: not held.valid)
-    with pytest.raises(LockLost):
+    with pytest.raises(LockLost, match="broke"):
         held.check()
     assert await rival.lock("k").try_acquire() is not None
 

@@ -42,7 +42,7 @@ async def test_the_senders_grant_is_lost(locks: Front, rival: Front) -> None:
 
     await eventually(lost.is_set)
     assert not sent.valid
-    with pytest.raises(LockLost):
+    with pytest.raises(LockLost, match="handed over"):
         await sent.release()
     assert adopted.valid
     assert [holder.token for holder in (await locks.inspect("k")).holders] == [adopted.token]

@@ -103,7 +103,10 @@ class RedisVerbs:
             gone.update(zip(texts[::2], texts[1::2], strict=True))
             missing += reply[3]
         # One that was released or withdrawn while the answer was on its way is not missed.
-        gone.update((id_.decode(), MISSING) for id_ in missing if self._ledger.still_there(id_.decode()))
+        for id_ in map(bytes.decode, missing):
+            # Of one that was handed over or broken, Redis said why it is gone.
+            if gone.get(id_, WITHDRAWN) == WITHDRAWN and self._ledger.still_there(id_):
+                gone[id_] = MISSING
         told = tuple(sorted((id_, reason) for id_, reason in gone.items() if reason != WITHDRAWN))
         await self._ghosts.lay(session, int(reply[5]), self._run, until)
         return Renewed(int(reply[1]) / 1000, told, replies.seconds(reply[4]))
