@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
+import click
 import pytest
 
 from holdfast.cli import exit_codes, main
@@ -22,16 +25,71 @@ def test_help_names_every_command(stage: Stage) -> None:
     assert set(OURS) <= {line.split()[0] for line in text.splitlines() if line.startswith("  ") and line.strip()}
 
 
-@pytest.mark.parametrize("command", OURS)
-def test_the_help_of_a_command_has_an_example(stage: Stage, command: str) -> None:
-    arguments = ("tokens", "raise") if command == "tokens" else (command,)
+def every_command() -> dict[str, click.Command]:
+    """What can be run, with the words that run it."""
+    context = click.Context(main.cli)
+    found: dict[str, click.Command] = {}
+    for name in main.COMMANDS:
+        command = main.cli.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found |= {f"{name} {below}": one for below, one in command.commands.items()}
+        else:
+            found[name] = command
+    return found
 
-    assert re.search(r"Examples?:\n +.*holdfast ", stage.call(*arguments, "--help").stdout)
+
+def test_the_help_of_every_command_has_an_example() -> None:
+    assert [
+        name for name, command in every_command().items()
+        if not re.search(rf"Examples?:\n +.*holdfast {name}", command.help or "")
+    ] == []  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [name for name in OURS if name != "tokens"])
-def test_every_command_knows_json(stage: Stage, command: str) -> None:
-    assert "--json" in stage.call(command, "--help").stdout
+def test_every_command_knows_json_but_the_server() -> None:
+    assert [
+        name for name, command in every_command().items() if "--json" not in {*chain(*(p.opts for p in command.params))}
+    ] == ["serve"]  # fmt: skip
+
+
+def test_an_error_is_json_where_json_is_asked_for(stage: Stage) -> None:
+    for arguments in (("doctor", "nonsense"), ("bench", "nonsense"), ("postgres", "ddl", "--schema", "a b")):
+        done = stage.call(*arguments, "--json")
+
+        assert done.returncode == exit_codes.BAD_INPUT
+        assert json.loads(done.stderr)["error"] == "InvalidRequest"
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "remedy"),
+    [
+        ("psycopg", ("postgres", "ddl"), "pip install 'holdfast[postgresql]'"),
+        ("uvloop", ("serve",), "pip install 'holdfast[server]'"),
+        ("hiredis", ("cluster", "status", "holdfast://127.0.0.1"), "pip install 'holdfast[holdfast]'"),
+        ("redis", ("verify", "redis"), "pip install 'holdfast[redis]'"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_what_installs_it(
+    package: str, arguments: tuple[str, ...], remedy: str
+) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; from holdfast.cli.main import main; main({arguments!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == exit_codes.BAD_INPUT, done.stderr
+    assert remedy in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_place_that_cannot_be_written_to_is_told_before_the_run(stage: Stage, tmp_path: Path) -> None:
+    for option, place in (("--keep", tmp_path), ("--report", tmp_path / "none" / "report.html")):
+        done = stage.call("verify", "sqlite", option, str(place))
+
+        assert done.returncode == exit_codes.BAD_INPUT
+        assert option in done.stderr
+
+
+def test_the_doctor_takes_the_engine_as_the_other_commands_do(stage: Stage) -> None:
+    assert stage.json("doctor", "--url", "memory://here")["engine"] == "memory://here"
 
 
 def test_help_imports_no_command_and_no_table_printer() -> None:

@@ -71,6 +71,7 @@ def test_a_public_address_is_taken_if_one_insists() -> None:
         ("[tls]\ncertificate = 'x'", "needs a certificate and its key"),
         ("[tls]\ncertificate = 'no-such-file'\nkey = 'x'", "cannot be used"),
         ("http = 5", "an address looks like"),
+        ("http = '7421'", "an address looks like"),
         ("log_level = 'loud'", "one of"),
     ],
 )

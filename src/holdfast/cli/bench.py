@@ -12,6 +12,7 @@ from holdfast.bench import report, suite
 from holdfast.bench.plan import Plan
 from holdfast.bench.subject import PEERS
 from holdfast.cli import screen
+from holdfast.cli.options import json_option
 
 
 @click.command(short_help="Measure an engine, alone or beside a peer.")
@@ -21,7 +22,7 @@ from holdfast.cli import screen
 @click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="Slices for each measure.")
 @click.option("--only", type=click.Choice(suite.GROUPS), multiple=True, help="Only this measure; may be repeated.")
 @click.option("--ttl", type=float, default=DEFAULT_TTL, show_default=True, help="Of the sessions, in seconds.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def bench(
     url: str | None, against: str | None, seconds: float, rounds: int, only: tuple[str, ...], ttl: float, as_json: bool
 ) -> None:
@@ -29,6 +30,12 @@ def bench(
 
     Each figure is the median over the rounds. With --against the two take turns, and the
     ratio is the median of the rounds' ratios: a machine that is busy for a while slows both.
+
+    \b
+    Examples:
+      holdfast bench
+      holdfast bench redis://127.0.0.1:6379/0 --against redis-py
+      holdfast bench --only pairs --only sleeping --json
     """
     # Three heartbeats, so that their number a second can be told.
     plan = Plan(seconds=seconds, rounds=rounds, watch=max(seconds, ttl))

@@ -38,6 +38,11 @@ def demo(as_json: bool) -> None:
 
     Real processes on the embedded engine: A is stopped past its ttl, B takes the lock and writes, A
     wakes and writes too. Exit code 1 if the story goes otherwise.
+
+    \b
+    Examples:
+      holdfast demo
+      holdfast demo --json | jq -r '.text // empty'
     """
     began = time.monotonic()
     tell = _tell_json if as_json else _tell

@@ -7,15 +7,16 @@ import sys
 
 import click
 
-from holdfast.api.settings import DEFAULT_NAMESPACE, DEFAULT_TTL, make_settings
+from holdfast.api.settings import DEFAULT_TTL, make_settings
+from holdfast.cli import options
 from holdfast.engines.checkup import CheckedEngine, Finding
 
 MARKS = {"good": "ok", "warning": "warning", "danger": "DANGER"}
 
 
-def examine(url: str | None) -> tuple[str, list[Finding]]:
+def examine(url: str | None, namespace: str) -> tuple[str, list[Finding]]:
     """Connect as a client would, and look."""
-    engine = make_settings(url, DEFAULT_TTL, DEFAULT_NAMESPACE, "doctor", ()).engine()
+    engine = make_settings(url, DEFAULT_TTL, namespace, "doctor", ()).engine()
     try:
         promise = Finding("promise", "good", engine.guarantees.summary, engine.guarantees.lost_node)
         found = engine.check_up() if isinstance(engine, CheckedEngine) else []
@@ -25,14 +26,22 @@ def examine(url: str | None) -> tuple[str, list[Finding]]:
 
 
 @click.command()
-@click.argument("url", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def doctor(url: str | None, as_json: bool) -> None:
-    """Read an engine's real configuration and say what it can promise.
+@click.argument("engine", metavar="[URL]", required=False)
+@options.engine_options
+@options.json_option
+def doctor(engine: str | None, url: str | None, namespace: str, as_json: bool) -> None:
+    """Read the real configuration of the engine at URL and say what it can promise.
 
-    Exits with 1 if something is dangerous for a lock.
+    Without URL it is the engine that the other commands use. Exits with 1 if something is dangerous
+    for a lock.
+
+    \b
+    Examples:
+      holdfast doctor
+      holdfast doctor redis://127.0.0.1:6379/0
+      holdfast doctor --json | jq '.findings[] | select(.level != "good")'
     """
-    address, findings = examine(url)
+    address, findings = examine(engine or url, namespace)
     if as_json:
         click.echo(json.dumps({"engine": address, "findings": [finding.as_dict() for finding in findings]}, indent=2))
     else:

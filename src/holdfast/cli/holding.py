@@ -14,6 +14,7 @@ from holdfast.cli.command import GRACE_SHARE, LONGEST_GRACE_SHARE, Command, Endi
 from holdfast.cli.interruption import Interrupted, Interruptible
 from holdfast.cli.report import Report
 from holdfast.errors import EngineUnavailable, HoldfastError, InvalidRequest, LockLost
+from holdfast.locks.spec import check_seconds
 from holdfast.runtime import clock
 
 
@@ -28,6 +29,7 @@ class Terms:
 
 def make_terms(ttl: float, grace: float | None, max_hold: float | None = None) -> Terms:
     """Check the grace, or choose it: a quarter of the ttl, or of max_hold if that is shorter."""
+    check_seconds("max_hold", max_hold, least=0.1)
     life = ttl if max_hold is None else min(ttl, max_hold)
     if grace is None:
         grace = life * GRACE_SHARE

@@ -58,7 +58,9 @@ class Commands(click.Group):
         try:
             command = getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
-            raise click.ClickException(f"'holdfast {cmd_name}' needs the package {error.name!r}") from error
+            from holdfast.engines.registry import how_to_get
+
+            raise click.UsageError(f"'holdfast {cmd_name}' needs {how_to_get(error)}") from error
         assert isinstance(command, click.Command)
         return command
 

@@ -6,6 +6,7 @@ import json
 
 import click
 
+from holdfast.cli.options import json_option
 from holdfast.engines.postgres.address import DEFAULT_SCHEMA, check_schema
 from holdfast.engines.postgres.schema import ddl as make_ddl
 
@@ -18,7 +19,7 @@ def postgres() -> None:
 @postgres.command()
 @click.option("--schema", default=DEFAULT_SCHEMA, show_default=True, help="The schema to keep the lock table in.")
 @click.option("--role", help="The role that the clients use: it gets the rights that they need, and no more.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@json_option
 def ddl(schema: str, role: str | None, as_json: bool) -> None:
     """Print the SQL that makes the lock table.
 

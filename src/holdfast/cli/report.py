@@ -33,6 +33,12 @@ class Warnings(logging.Handler):
         self.report.say(record.getMessage(), "warning")
 
 
+def _same(one: Place, other: Place) -> bool:
+    """Whether two places differ by nothing but time."""
+    blockers = [place.blocker and place.blocker.claim for place in (one, other)]
+    return one.position == other.position and blockers[0] == blockers[1]
+
+
 class Report:
     """Tells one person, or one program, how things stand. It may be told of places by any thread."""
 
@@ -86,8 +92,11 @@ class Report:
         with self._lock:
             if not self._waits:
                 return
-            self._place = (clock.now(), place)
+            known, self._place = self._place, (clock.now(), place)
             if self.as_json:
+                # An engine without a line tells of each of its tries.
+                if known is not None and _same(known[1], place):
+                    return
                 blocker = place.blocker and asdict(place.blocker)
                 self.tell("waiting", position=place.position, blocker=blocker)
             elif not self.quiet and sys.stderr.isatty():

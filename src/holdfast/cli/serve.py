@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-
-try:
-    import uvloop
-except ModuleNotFoundError as error:
-    raise click.ClickException("'holdfast serve' needs: pip install 'holdfast[server]'") from error
+import uvloop
 
 from holdfast.server import logs, passwords
 from holdfast.server.process import serve as serve_until_stopped
-from holdfast.server.settings import LOG_FORMATS, LOG_LEVELS, Settings, read
+from holdfast.server.settings import DEFAULT_STORE, LOG_FORMATS, LOG_LEVELS, Settings, read
+
+_STORE = f"sqlite:///path, etcd://a,b,c (replicated), or memory:// (not durable).  [default: {DEFAULT_STORE}]"
 
 
 def _protect(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -29,7 +27,7 @@ def _protect(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), help="Configuration file (TOML), read again on SIGHUP.")
 @click.option("--listen", multiple=True, metavar="HOST:PORT", help="Where to listen.  [default: 127.0.0.1:7420]")
-@click.option("--store", metavar="URL", help="sqlite:///path, etcd://a,b,c (replicated), or memory:// (not durable).")
+@click.option("--store", metavar="URL", help=_STORE)
 @click.option("--advertise", metavar="HOST:PORT", help="Where clients reach this one of several.  [default: --listen]")
 @click.option("--http", metavar="HOST:PORT", help="Health, metrics and /v1/locks.  [default: none]")
 @click.option("--insecure", is_flag=True, default=None, help="Allow an address that others can reach without users.")
@@ -44,6 +42,11 @@ def serve(config: Path | None, **given: Any) -> None:
 
     It speaks RESP, the protocol of Redis; nothing is answered before it is on disk. Clients
     connect to holdfast://HOST:PORT. SIGHUP reloads the configuration, SIGTERM stops it in order.
+
+    \b
+    Examples:
+      holdfast serve --store sqlite:////var/lib/holdfast/locks.db --http 127.0.0.1:7421
+      holdfast serve --config /etc/holdfast/server.toml
     """
     overrides = {key: value for key, value in given.items() if value is not None and value != ()}
     if "listen" in overrides:

@@ -39,7 +39,8 @@ def show(name: str, kind: str | None, url: str | None, namespace: str, as_json: 
 
 def columns(party: Party, info: LockInfo) -> tuple[str, ...]:
     """A holder or waiter in the columns of the table."""
-    token = "" if party.token is None else str(party.token)
+    # 0 where the engine does not know the token of somebody else's grant.
+    token = str(party.token or "")
     return (
         screen.who(party),
         screen.how(party, info.limit),

@@ -44,6 +44,12 @@ def simulate(scenario: str | None, seed: int | None, runs: int | None, keep: str
     many seeds are searched for a violation, which is shrunk to its shortest story.
 
     Exit code 1 if a promise was broken, or if a scenario that has to go wrong did not.
+
+    \b
+    Examples:
+      holdfast simulate
+      holdfast simulate split-brain
+      holdfast simulate storm --runs 10000
     """
     if scenario is None:
         _list(as_json)

@@ -80,18 +80,25 @@ def verify(page: Path | None, keep: Path | None, seed: int | None, as_json: bool
     """Run clients against TARGET, let faults strike, and judge what the clients saw.
 
     TARGET is the URL of a deployment of your own (faults are the clients' only, and everything is
-    done in a namespace of its own), or a name, and real servers are started on this machine.
+    done in a namespace of its own), or one of {targets}: then real servers are started on this
+    machine.
 
-    \b
     Exit code: 0 kept, 1 a promise was broken, 70 the verifier itself is broken (a control that must
     fail did not), 75 not decided.
+
+    \b
+    Examples:
+      holdfast verify sqlite
+      holdfast verify redis --seconds 60 --report redis.html
+      holdfast verify redlock --faults pause-client,partition --seed 7
     """
+    _check_places(page, keep)
     wish = Wish(seed=random.SystemRandom().randrange(SEEDS) if seed is None else seed, **wished)
     status = screen.console(stderr=True)
     shows: AbstractContextManager[Any] = status.status("") if status.is_terminal else nullcontext()
     with tempfile.TemporaryDirectory(prefix="holdfast-verify-") as temporary, shows as spinner:
         folder = Path(temporary) if keep is None else keep
-        folder.mkdir(parents=True, exist_ok=keep is None)
+        folder.mkdir(parents=True, exist_ok=True)
         tell = spinner.update if spinner else lambda text: None
         if not as_json:
             click.echo(f"seed {wish.seed}: {wish.command}", err=True)
@@ -113,4 +120,13 @@ def perform(wish: Wish, folder: Path, tell: Any) -> Performance:
     return Stage(make_target(wish.target, folder), order, folder, tell).perform()
 
 
-verify.help = f"{verify.help}\n\nTargets: {', '.join(TARGETS)}."
+def _check_places(page: Path | None, keep: Path | None) -> None:
+    """Before the run, not after it."""
+    if page is not None and not page.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {page.absolute().parent}", param_hint="--report")
+    if keep is not None and keep.exists():
+        raise click.BadParameter(f"{keep} is there already: name a new folder", param_hint="--keep")
+
+
+assert verify.help is not None
+verify.help = verify.help.replace("{targets}", ", ".join(TARGETS))

@@ -31,6 +31,11 @@ OWN = {
 takes as long as a third of everything else until a client is connected."""
 EXTRAS = {"rediss": "redis", "redlock": "redis"}
 """Schemes whose driver comes with the extra of another."""
+PACKAGES = {
+    "google": "etcd", "hiredis": "holdfast", "hpack": "etcd", "kazoo": "zookeeper", "prometheus_client": "server",
+    "psycopg": "postgresql", "redis": "redis", "uvloop": "server",
+}  # fmt: skip
+"""Packages that a part of Holdfast imports, and the extra that brings each."""
 LENDERS = "holdfast.lenders"
 """Who can read the settings of another library's client: by the name of its package, a function that takes the
 client and gives a Url, or None for something else of that package."""
@@ -90,6 +95,12 @@ def _hint(scheme: str, known: Set[str]) -> str:
     if near := get_close_matches(scheme, sorted(known), 1, cutoff=0.5):
         return f"did you mean {near[0]}://?"
     return f"known: {', '.join(f'{name}://' for name in sorted(known))}"
+
+
+def how_to_get(error: ModuleNotFoundError) -> str:
+    """A package that is not installed, and what installs it."""
+    extra = PACKAGES.get((error.name or "").partition(".")[0])
+    return f"{error.name!r}: pip install 'holdfast[{extra}]'" if extra else f"the package {error.name!r}"
 
 
 def lent_url(lender: object) -> Url:

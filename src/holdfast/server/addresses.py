@@ -31,8 +31,9 @@ class Address(NamedTuple):
 
 def parse(text: object, argument: str = "listen") -> Address:
     """`127.0.0.1:7420`, `[::1]:7420`, `host`, or `:7420` for the loopback address."""
-    rule = "an address looks like 127.0.0.1:7420, [::1]:7420 or 0.0.0.0"
-    if not isinstance(text, str) or not text or text.strip() != text:
+    rule = "an address looks like 127.0.0.1:7420, [::1]:7420, :7420 or 0.0.0.0"
+    # A number alone is meant as a port, and would be a host.
+    if not isinstance(text, str) or not text or text.strip() != text or text.isdigit():
         raise InvalidRequest(argument, text, rule)
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from importlib import import_module
 
+from holdfast.engines.registry import how_to_get
 from holdfast.errors import InvalidRequest
 from holdfast.simulate.scenario import Scenario
 
@@ -48,7 +49,6 @@ def find(name: str) -> Scenario:
     try:
         found = import_module(f"{__name__}.{PLACES[name]}").SCENARIO
     except ModuleNotFoundError as error:
-        rule = f"it needs the package {error.name!r}: pip install 'holdfast[redis]'"
-        raise InvalidRequest("scenario", name, rule) from error
+        raise InvalidRequest("scenario", name, f"it needs {how_to_get(error)}") from error
     assert isinstance(found, Scenario)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+from holdfast.engines.registry import how_to_get
 from holdfast.errors import InvalidRequest
 from holdfast.verify.target import Target
 
@@ -32,5 +33,8 @@ def make_target(name: str, folder: Path) -> Target:
     if place is None:
         raise InvalidRequest("target", name, f"an engine URL, or one of {', '.join(TARGETS)}")
     module, _, attribute = place.partition(":")
-    found: type[Target] = getattr(importlib.import_module(module), attribute)
+    try:
+        found: type[Target] = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise InvalidRequest("target", name, f"it needs {how_to_get(error)}") from error
     return found(folder)
