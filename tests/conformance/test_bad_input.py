@@ -208,6 +208,16 @@ async def test_a_url_option_that_cannot_be_read_is_refused(api: Api, tmp_path: A
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["redis://h?ca=x", "redis://h?verify=0", "redis+sentinel://h/m?cert=x", "redis+cluster://h?key=x",
+     "holdfast://h?cert=x", "holdfast://h?verify=0", "zookeeper://h?ca=x", "etcd://h?server_name=x"],
+)  # fmt: skip
+async def test_an_option_for_tls_is_refused_where_there_is_none(api: Api, url: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"(?i)tls"):
+        await api.connect(url)
+
+
 async def test_a_missing_driver_says_which_extra_to_install(
     api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

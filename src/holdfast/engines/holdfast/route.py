@@ -11,7 +11,7 @@ from hiredis import ReplyError
 
 from holdfast.core.urls import Url
 from holdfast.engines.holdfast.words import told
-from holdfast.engines.redis.route import make_tls
+from holdfast.engines.redis.route import find_tls
 from holdfast.engines.resp.wire import Address, Lost, parse_address
 from holdfast.errors import InvalidRequest
 
@@ -93,6 +93,6 @@ def make_route(url: Url) -> Route:
     if url.path:
         raise InvalidRequest("url", str(url), "a lock server has no databases: nothing comes after the port")
     durable = "durable" not in url.options or url.flag("durable")
-    tls = make_tls(url) if url.flag("tls") or "ca" in url.options else None
+    tls = find_tls(url, url.flag("tls") or "ca" in url.options)
     addresses = tuple(parse_address(host, PORT) for host in url.hosts)
     return Route(addresses, url.user, url.password, tls, durable)

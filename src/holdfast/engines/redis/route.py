@@ -152,7 +152,7 @@ def make_route(url: Url) -> Route:
     """The route that a URL describes."""
     if not url.hosts:
         raise InvalidRequest("url", str(url), "it names no host, as redis://127.0.0.1:6379/0 does")
-    tls = make_tls(url) if url.scheme == "rediss" or url.flag("tls") else None
+    tls = find_tls(url, url.scheme == "rediss" or url.flag("tls"))
     kind = url.scheme.partition("+")[2]
     if kind == "sentinel":
         if not url.path:
@@ -180,6 +180,16 @@ def database(text: str) -> int:
     if not text.isdigit():
         raise InvalidRequest("url", text, "a database is a number, as in redis://127.0.0.1:6379/0")
     return int(text)
+
+
+def find_tls(url: Url, wanted: bool) -> ssl.SSLContext | None:
+    """TLS if it is wanted. If not, its options are refused: who gives them believes that nobody can listen."""
+    if wanted:
+        return make_tls(url)
+    for option in ("ca", "cert", "key", "verify"):
+        if option in url.options:
+            raise InvalidRequest(f"url option {option}", url.options[option], "it is for TLS: say tls=1 too")
+    return None
 
 
 def make_tls(url: Url) -> ssl.SSLContext:
