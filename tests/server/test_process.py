@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,17 @@ def test_client_certificates_do_not_make_a_public_http_address_safe() -> None:
 
     assert Settings(listen=(public,), tls=tls).listen == (public,)
     assert Settings(http=public, users=users).http == public
+
+
+@pytest.mark.parametrize("option", ["--listen", "--http"])
+def test_an_address_that_is_in_use_is_told_with_what_to_do(tmp_path: Path, option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = start("--listen", "127.0.0.1:0", option, address, folder=tmp_path)
+
+    assert done.returncode == 69
+    assert f"holdfast: {address}: it cannot listen there: Address already in use" in done.stderr
+    assert f"choose another by {option}" in done.stderr
 
 
 def test_a_public_address_is_taken_if_one_insists() -> None:

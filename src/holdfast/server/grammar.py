@@ -168,7 +168,10 @@ def options(frame: Frame, start: int, known: Options, limits: Limits) -> dict[st
     while at < end:
         option = known.get(frame[at]) or known.get(frame[at].upper())
         if option is None:
-            raise WireError("ERR", f"unknown option {frame[at][:60]!r} for '{frame[0].decode(errors='replace')}'")
+            raise WireError(
+                "ERR",
+                f"unknown option {frame[at][:60].decode(errors='replace')!r} for '{frame[0].decode(errors='replace')}'",
+            )
         field, convert = option
         if field in found:
             raise WireError("ERR", f"option {frame[at].decode()} is given twice")

@@ -6,16 +6,18 @@ import asyncio
 import gc
 import itertools
 import logging
+import os
 import resource
 import secrets
 import signal
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.server import logs
 from holdfast.server.addresses import Address
 from holdfast.server.burdens import heaviest
@@ -130,17 +132,20 @@ class Process:
 
     async def _listen(self) -> None:
         settings = self.settings
-        for host, port in settings.listen:
+        for address in settings.listen:
             tls = self._context(with_clients=True)
             patience = None if tls is None else settings.limits.login / 1000
-            server = await self.loop.create_server(
-                self._connection, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=patience
-            )
+            with opening(address, "--listen"):
+                server = await self.loop.create_server(
+                    self._connection, *address, ssl=tls, backlog=1024, ssl_handshake_timeout=patience
+                )
             self._servers.append(server)
         if settings.http is not None:
             http = Http(self.service, self.logins)
             tls = self._context(with_clients=False)
-            self._servers.append(await asyncio.start_server(http.serve, *settings.http, limit=MOST_HEAD, ssl=tls))
+            with opening(settings.http, "--http"):
+                server = await asyncio.start_server(http.serve, *settings.http, limit=MOST_HEAD, ssl=tls)
+            self._servers.append(server)
 
     def _context(self, with_clients: bool) -> ssl.SSLContext | None:
         if self.settings.tls is None:
@@ -283,6 +288,18 @@ def spare_the_collector() -> None:
     """
     gc.freeze()
     gc.set_threshold(10_000, 10, 1_000_000_000)
+
+
+@contextmanager
+def opening(address: Address, option: str) -> Iterator[None]:
+    """Listening there; what the operating system has against it is told with the address and what to do."""
+    try:
+        yield
+    except OSError as error:
+        # uvloop and asyncio put the address into a sentence of their own.
+        why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror)
+        problem = f"it cannot listen there: {why}; stop what has that address, or choose another by {option}"
+        raise EngineUnavailable(str(address), problem, "not done") from error
 
 
 def raise_file_limit() -> None:
