@@ -78,6 +78,10 @@ class Route:
         """Raise unless these answers to the greetings are those of a server that we can use."""
         for reply in replies:
             if isinstance(reply, ReplyError):
+                if str(reply).startswith("NOAUTH ") and not self.password:
+                    raise TurnedAway("the server asks for a login: holdfast://user:password@host, or a certificate")
+                if str(reply).startswith("ERR unknown command"):
+                    raise TurnedAway("what answers there is no lock server; the URL of a Redis begins with redis://")
                 raise Lost(str(reply), sent=False) if self.follow(address, reply) else TurnedAway(str(reply))
         server = replies[-1]
         if self.durable and not server[b"durable"]:
