@@ -46,6 +46,19 @@ def test_a_command_that_is_not_found_gives_127(stage: Stage) -> None:
     assert (done.returncode, done.stderr) == (127, "holdfast: no-such-command: command not found\n")
 
 
+def test_a_line_for_a_shell_is_told_how_to_get_one(stage: Stage) -> None:
+    assert "sh -c" in stage.call("run", "k", "--", "echo a && echo b").stderr
+
+
+@pytest.mark.parametrize("command", ["run", "elect"])
+def test_an_option_of_cmd_without_dashes_before_cmd_is_told_of_them(stage: Stage, command: str) -> None:
+    done = stage.call(command, "k", "ls", "-l")
+
+    assert done.returncode == exit_codes.BAD_INPUT
+    assert "write -- before CMD" in done.stderr
+    assert "write -- before CMD" not in stage.call(command, "--nonsense", "k", "--", "ls").stderr
+
+
 def test_a_command_that_is_not_executable_gives_126(stage: Stage) -> None:
     (stage.folder / "text").write_text("hello")
 

@@ -179,6 +179,8 @@ class Command:
                 missing = message["errno"] in (errno.ENOENT, errno.ENOTDIR)
                 code = exit_codes.NOT_FOUND if missing else exit_codes.NOT_EXECUTABLE
                 problem = "command not found" if missing else os.strerror(message["errno"]).lower()
+                if missing and len(self.argv) == 1 and " " in self.argv[0]:
+                    problem += "; a line for a shell is run by: sh -c '…'"
                 return Ending(code, problem=f"{self.argv[0]}: {problem}")
             case "gone":
                 if self.pid:

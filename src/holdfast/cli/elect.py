@@ -13,13 +13,13 @@ import holdfast
 from holdfast.api.settings import DEFAULT_TTL
 from holdfast.cli import exit_codes, options
 from holdfast.cli.command import Command, Ending
-from holdfast.cli.holding import Terms, close_quietly, exit_after, hold, make_terms
+from holdfast.cli.holding import RunsCommand, Terms, close_quietly, exit_after, hold, make_terms
 from holdfast.cli.report import Report
 from holdfast.core.backoff import full_jitter
 from holdfast.errors import EngineUnavailable
 
 
-@click.command()
+@click.command(cls=RunsCommand)
 @click.argument("name")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @click.option("--value", default="", help="What others see of the leader, such as host:port.")

@@ -18,6 +18,20 @@ from holdfast.locks.spec import check_seconds
 from holdfast.runtime import clock
 
 
+class RunsCommand(click.Command):
+    """A command that takes CMD: an option of CMD before which no `--` stands is not taken for a mistake of its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        told = "--" in args
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if told:
+                raise
+            message = f"{error.format_message()} If it is meant for CMD, write -- before CMD."
+            raise click.UsageError(message, ctx) from error
+
+
 @dataclass(frozen=True)
 class Terms:
     """For how long CMD may be sure of its lock, and how it is told to stop."""

@@ -10,12 +10,12 @@ import holdfast
 from holdfast.api.settings import DEFAULT_TTL
 from holdfast.cli import exit_codes, options
 from holdfast.cli.command import Command, Ending
-from holdfast.cli.holding import close_quietly, exit_after, hold, make_terms
+from holdfast.cli.holding import RunsCommand, close_quietly, exit_after, hold, make_terms
 from holdfast.cli.report import Report
 from holdfast.locks.spec import Options
 
 
-@click.command()
+@click.command(cls=RunsCommand)
 @click.argument("name")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @click.option(
