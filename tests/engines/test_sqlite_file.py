@@ -329,3 +329,14 @@ def test_a_new_file_that_many_open_at_once_is_opened_by_all_of_them(tmp_path: Pa
         opened = subprocess.run([sys.executable, "-c", OPENING, url], capture_output=True, text=True, timeout=60)
 
         assert (opened.returncode, opened.stdout) == (0, "")
+
+
+# The file that nobody has named
+
+
+def test_a_folder_that_cannot_be_made_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+    with pytest.raises(holdfast.EngineUnavailable, match=r"cannot make its folder: Not a directory.*\$HOLDFAST_URL"):
+        holdfast.connect()

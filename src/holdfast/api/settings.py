@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.core import deadline, urls
 from holdfast.engines.engine import Engine, Verbs
 from holdfast.engines.registry import engine_class, lent_url
-from holdfast.errors import InvalidRequest, Unsupported, WeakerGuarantee
+from holdfast.errors import EngineUnavailable, InvalidRequest, Unsupported, WeakerGuarantee
 from holdfast.locks.client import Client
 from holdfast.locks.spec import Spec, check_seconds
 from holdfast.model import Guarantees
@@ -36,8 +36,13 @@ def default_url() -> str:
         return chosen
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     folder = Path(state) / "holdfast"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return f"sqlite:///{folder / 'locks.db'}"
+    url = f"sqlite:///{folder / 'locks.db'}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        problem = f"cannot make its folder: {error.strerror}; name another engine or file in $HOLDFAST_URL"
+        raise EngineUnavailable(url, problem, "not done") from error
+    return url
 
 
 @dataclass(frozen=True, slots=True)
