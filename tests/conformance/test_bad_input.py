@@ -210,7 +210,7 @@ async def test_a_url_option_that_cannot_be_read_is_refused(api: Api, tmp_path: A
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://h?ca=x", "redis://h?verify=0", "redis+sentinel://h/m?cert=x", "redis+cluster://h?key=x",
+    ["redis://h?ca=x", "redis://h?verify=0", "redis+sentinel://h/m?cert=x", "redis+cluster://h?key=x", "redlock://a,b,c?ca=x",
      "holdfast://h?cert=x", "holdfast://h?verify=0", "zookeeper://h?ca=x", "etcd://h?server_name=x"],
 )  # fmt: skip
 async def test_an_option_for_tls_is_refused_where_there_is_none(api: Api, url: str) -> None:

@@ -26,7 +26,7 @@ DEFAULT_NAMESPACE = "holdfast"
 DEFAULT_MAX_STALL = 60.0
 
 _NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_CAN_SHARE = "sqlite://"
+_CAN_DO_ALL = "sqlite:// (one machine), holdfast:// or postgresql://"
 
 
 def default_url() -> str:
@@ -121,5 +121,5 @@ def check_supported(guarantees: Guarantees, address: str, spec: Spec) -> Spec:
     }
     for mode, needed in needs.items():
         if needed and mode not in guarantees.modes:
-            raise Unsupported(address, f"{mode} locks", _CAN_SHARE)
+            raise Unsupported(address, f"{mode} locks", _CAN_DO_ALL)
     return spec

@@ -12,7 +12,7 @@ from holdfast.core.urls import Url
 from holdfast.engines.checkup import Finding
 from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.redis.checkup import check_nodes
-from holdfast.engines.redis.route import OneServer, database, make_tls
+from holdfast.engines.redis.route import OneServer, database, find_tls
 from holdfast.engines.redlock.bell import Bell
 from holdfast.engines.redlock.ledger import Ledger
 from holdfast.engines.redlock.nodes import NodesAsyncioPort
@@ -66,7 +66,7 @@ class RedlockEngine:
         self.deliver: Deliver = nobody
         self.node_limit = seconds(url.options.get("node_limit", str(NODE_LIMIT)))
         login = Login(url.user, url.password, database(url.path or url.options.get("db", "0")))
-        tls = make_tls(url) if url.flag("tls") else None
+        tls = find_tls(url, url.flag("tls"))
         self.routes = [OneServer(parse_address(host, 6379), login, tls) for host in dict.fromkeys(url.hosts)]
         self._ahead = 0.0
         self._start()
