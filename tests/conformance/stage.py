@@ -109,11 +109,14 @@ class Stage:
     async def end(self) -> None:
         """Close every client, which wakes whoever still waits, then end the actors."""
         closing = [Front(self.api.actor(), client) for client in self._clients]
-        await asyncio.gather(*(front.close() for front in closing))
+        closed = await asyncio.gather(*(front.close() for front in closing), return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(actor.end() for actor in [*self._actors, *(front.actor for front in closing)]))
+        for problem in closed:
+            if isinstance(problem, BaseException):
+                raise problem
 
 
 def in_line(looker: holdfast.Client, name: str, waiter: aio.Client) -> bool:

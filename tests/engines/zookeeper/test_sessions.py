@@ -136,6 +136,20 @@ def test_an_acquire_that_is_cut_at_any_byte_is_granted_once(
         assert nodes(kazoo, chroot) == []
 
 
+@pytest.mark.parametrize("byte", [0, 7, 60, 150])
+@pytest.mark.parametrize("lost", ["requests", "replies"])
+def test_a_client_that_is_cut_off_while_it_closes_gives_everything_back(
+    far: holdfast.Client, proxy: Proxy, kazoo: KazooClient, chroot: str, lost: str, byte: int
+) -> None:
+    held = far.lock("k").acquire()
+    (proxy.requests if lost == "requests" else proxy.replies).set("cut", after=byte)
+
+    far.close()
+
+    assert nodes(kazoo, chroot) == []
+    assert not held.valid
+
+
 @pytest.mark.parametrize("byte", [0, *range(5, 400, 45)])
 def test_a_hand_off_that_is_cut_at_any_byte_reaches_the_one_who_waits(
     near: holdfast.Client, far: holdfast.Client, proxy: Proxy, kazoo: KazooClient, chroot: str, byte: int

@@ -167,14 +167,23 @@ class SessionVerbs(Part):
             await self.answer(link, until, link.kazoo.set_async(path, packed(about), stat.version))
         return True
 
+    async def _leave(self, member: Member, until: float) -> None:
+        """Give back all that a session has, over the next connection if one is lost meanwhile."""
+        while True:
+            await self.ready(member.link, until)
+            try:
+                await self.tidier.leave_all(member, until)
+                return
+            except Dropped:
+                continue
+
     async def close_session(self, session: str, until: float) -> Done:
         member = self.ledger.members.pop(session, None)
         if member is None or member.link.over is not None:
             return Done()
         link = member.link
         try:
-            await self.ready(link, until)
-            await self.tidier.leave_all(member, until)
+            await self._leave(member, until)
             link.say_farewell()
             signal = self.io.signal()
             link.when_over(signal.set)
