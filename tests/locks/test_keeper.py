@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import holdfast
 from holdfast.core.table import rows
 from holdfast.core.table.commands import SessionOver
 from holdfast.model import Claim
+from holdfast.runtime.blocking import run
+from tests.faults.children import eventually
 
 
 def test_late_withdrawals_do_not_delay_the_news_of_a_loss(tmp_path: Path) -> None:
@@ -143,3 +146,37 @@ def test_an_engine_that_ends_every_session_at_once_is_not_asked_for_one_after_th
 
         # Pauses that double from 20 ms, each of them half of that on average.
         assert opened[-1] - opened[0] > 0.2
+
+
+def test_late_news_of_a_former_session_does_not_stop_the_heartbeats_of_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with holdfast.connect("memory://late-news", ttl=3.0) as locks:
+        core = locks._core
+        grant = locks.lock("k").acquire()
+        former = core.session
+        assert former is not None
+        asked, told = threading.Event(), threading.Event()
+        renew = core.verbs.renew
+
+        async def slow(session: str, until: float) -> Any:
+            reply = await renew(session, until)
+            asked.set()
+            assert told.wait(10.0)
+            return reply
+
+        monkeypatch.setattr(core.verbs, "renew", slow)
+        run(core.verbs.close_session(former.id, core.until()))
+        with ThreadPoolExecutor(1) as threads:
+            asking = threads.submit(grant.renew)
+            assert asked.wait(10.0)
+            core.start_keeper().beat_soon()
+            assert grant.lost.wait(10.0)
+            held = locks.lock("other").acquire()
+            opened = held._hold.deadline
+            told.set()
+            with pytest.raises(holdfast.LockLost):
+                asking.result(10.0)
+
+        eventually(lambda: held._hold.deadline > opened, "the new session has no heartbeats")
+        held.release()

@@ -306,8 +306,9 @@ class Keeper:
             give_back()
 
     def end(self, session: Session, reason: str) -> None:
-        """The session is over, and everything that was held under it is lost."""
-        self._beat_at = self._sweep_at = NEVER
+        """The session is over, and everything that was held under it is lost. Told in any thread, and more than once."""
+        if session.over is not None:
+            return  # another one may have been opened since, which is none of this one's business
         if self.io.now() - self._opened < LAST_REST:
             # An engine that ends sessions as soon as they are opened is not to be asked for one after the other.
             self._open_at = self.io.now() + next(self._rests)
