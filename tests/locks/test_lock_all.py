@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from tests.faults.children import eventually
 
 
 def test_a_member_that_was_released_by_itself_does_not_keep_the_others() -> None:
@@ -52,3 +53,32 @@ def test_the_answer_comes_in_time_when_the_file_is_busy(tmp_path: Path) -> None:
         busy.close()
 
     assert took < 4.0
+
+
+def test_on_lost_is_called_for_each_of_them() -> None:
+    with holdfast.connect("memory://told") as locks, holdfast.connect("memory://told") as operator:
+        told: list[str] = []
+        locks.lock_all("a", "b", on_lost=lambda grant: told.append(grant.name)).acquire()
+        operator.break_lock("b")
+
+        eventually(lambda: sorted(told) == ["a", "b"], "not all were told")
+
+
+def test_what_is_released_twice_is_not_taken_from_whoever_entered_before() -> None:
+    with holdfast.connect("memory://twice") as locks, locks.lock("a", reentrant=True) as outer:
+        with locks.lock_all("a", "b", reentrant=True) as inner:
+            inner.release()
+
+        assert outer.valid
+
+
+def test_what_was_held_together_is_lost_by_itself_afterwards() -> None:
+    with holdfast.connect("memory://untied") as locks, holdfast.connect("memory://untied") as operator:
+        a, b = (locks.lock(name, reentrant=True).acquire() for name in "ab")
+        with locks.lock_all("a", "b", reentrant=True):
+            pass
+        operator.break_lock("a")  # returns when all that is done because of the loss has been done
+
+        assert not a.valid
+        assert b.valid
+        b.release()

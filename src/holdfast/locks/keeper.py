@@ -306,7 +306,7 @@ class Keeper:
             give_back()
 
     def end(self, session: Session, reason: str) -> None:
-        """The session is over, and everything that was held under it is lost. Told in any thread, and more than once."""
+        """The session is over, and everything that was held under it is lost. In any thread, and safe to repeat."""
         if session.over is not None:
             return  # another one may have been opened since, which is none of this one's business
         if self.io.now() - self._opened < LAST_REST:

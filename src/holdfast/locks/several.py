@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.core.names import check_name
 from holdfast.errors import HoldfastError, InvalidRequest
 from holdfast.locks.acquire import acquire, answer_by, try_acquire
 from holdfast.locks.client import GRACE, Client
+from holdfast.locks.grant import GrantView
 from holdfast.locks.hold import Hold
 from holdfast.locks.keeper import log
 from holdfast.locks.release import release
@@ -32,7 +33,6 @@ async def acquire_all(client: Client, specs: Sequence[Spec], wait: float | None,
     except BaseException:
         await client.io.shielded(let_go(client, taken, answer_by(until)))
         raise
-    tie_together(client, taken)
 
 
 async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Hold]) -> bool:
@@ -45,12 +45,11 @@ async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Hol
     except BaseException:
         await client.io.shielded(let_go(client, taken, client.io.now() + GRACE))
         raise
-    tie_together(client, taken)
     return True
 
 
-def tie_together(client: Client, holds: Sequence[Hold]) -> None:
-    """Lose all of them when one is lost."""
+def tie_together(client: Client, holds: Sequence[Hold]) -> list[Callable[[], None]]:
+    """Lose all of them when one is lost; returns what unties them, for some may be held on by an entry before."""
 
     def lose_others(first: Hold) -> None:
         for other in holds:
@@ -58,8 +57,7 @@ def tie_together(client: Client, holds: Sequence[Hold]) -> None:
                 reason = f"{first.claim.name!r}, which was taken together with it, was lost"
                 client.start_keeper().lose(other.session, other.claim.id, reason)
 
-    for hold in holds:
-        hold.when_lost(partial(lose_others, hold))
+    return [hold.when_lost(partial(lose_others, hold)) for hold in holds]
 
 
 async def let_go(client: Client, taken: list[Hold], by: float = float("inf")) -> None:
@@ -72,19 +70,21 @@ async def let_go(client: Client, taken: list[Hold], by: float = float("inf")) ->
             log.debug("%s: %r was not given back at once: %s", client, hold.claim.name, error)
 
 
-async def release_all(client: Client, holds: Sequence[Hold]) -> None:
+async def release_all(client: Client, grants: Sequence[GrantView]) -> None:
     """Release all of them, last first; what went wrong with one is raised after the rest are released."""
-    await client.io.shielded(_release_each(client, holds))
+    await client.io.shielded(_release_each(client, grants))
 
 
-async def _release_each(client: Client, holds: Sequence[Hold]) -> None:
+async def _release_each(client: Client, grants: Sequence[GrantView]) -> None:
     first: BaseException | None = None
-    for hold in reversed(holds):
-        if hold.released:
+    for grant in reversed(grants):
+        if grant._released or grant._hold.released:
             continue  # somebody released this one by itself
         try:
-            await release(client, hold)
+            grant._give_back_once()
+            await release(client, grant._hold)
         except BaseException as error:  # noqa: BLE001 - the others have to be released whatever it is
+            grant._released = False
             first = first or error
     if first is not None:
         raise first

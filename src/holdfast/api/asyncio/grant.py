@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import cast
 
@@ -58,9 +58,10 @@ class Grant(GrantView):
 class Grants(Mapping[str, Grant]):
     """Several grants that are released and lost together."""
 
-    def __init__(self, client: Core, holds: list[Hold]) -> None:
+    def __init__(self, client: Core, holds: list[Hold], on_lost: Callable[[Grant], object] | None = None) -> None:
         self._client, self._holds = client, holds
-        self._grants = {hold.claim.name: Grant(client, hold) for hold in holds}
+        self._grants = {hold.claim.name: Grant(client, hold, on_lost) for hold in holds}
+        self._ties = several.tie_together(client, holds)
 
     def __getitem__(self, name: str) -> Grant:
         return self._grants[name]
@@ -83,7 +84,9 @@ class Grants(Mapping[str, Grant]):
 
     async def release(self) -> None:
         """Give all of them back. LockLost if they were lost before."""
-        await several.release_all(self._client, self._holds)
+        for untie in self._ties:
+            untie()
+        await several.release_all(self._client, list(self.values()))
 
     async def __aenter__(self) -> Grants:
         self._body = Body(self._holds, self.release)

@@ -73,9 +73,10 @@ def end_body(give_back: Callable[[], None], error: BaseException | None) -> None
 class Grants(Mapping[str, Grant]):
     """Several grants that are released and lost together."""
 
-    def __init__(self, client: Core, holds: list[Hold]) -> None:
+    def __init__(self, client: Core, holds: list[Hold], on_lost: Callable[[Grant], object] | None = None) -> None:
         self._client, self._holds = client, holds
-        self._grants = {hold.claim.name: Grant(client, hold) for hold in holds}
+        self._grants = {hold.claim.name: Grant(client, hold, on_lost) for hold in holds}
+        self._ties = several.tie_together(client, holds)
 
     def __getitem__(self, name: str) -> Grant:
         return self._grants[name]
@@ -98,7 +99,9 @@ class Grants(Mapping[str, Grant]):
 
     def release(self) -> None:
         """Give all of them back. LockLost if they were lost before."""
-        run(several.release_all(self._client, self._holds))
+        for untie in self._ties:
+            untie()
+        run(several.release_all(self._client, list(self.values())))
 
     def __enter__(self) -> Grants:
         return self

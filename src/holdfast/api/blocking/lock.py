@@ -104,7 +104,7 @@ class AllLocks(Scoped[Grants]):
         taken: list[Hold] = []
         try:
             run(several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0]), taken))
-            return Grants(self._client, taken)
+            return Grants(self._client, taken, self._specs[0].on_lost)
         except BaseException:
             run(several.let_go(self._client, taken))
             raise
@@ -114,7 +114,7 @@ class AllLocks(Scoped[Grants]):
         taken: list[Hold] = []
         try:
             run(several.try_acquire_all(self._client, self._specs, taken))
-            return Grants(self._client, taken) if taken else None
+            return Grants(self._client, taken, self._specs[0].on_lost) if taken else None
         except BaseException:
             run(several.let_go(self._client, taken))
             raise
