@@ -127,6 +127,9 @@ class SqlitePort:
             self._give_up(connection)
             raise unavailable(self.engine.address, error, committing) from error
         except BaseException:
+            if committing and not connection.in_transaction:
+                # An interrupt that came during the commit is raised after it. Those whom it touched are told.
+                self.engine.spread(outcome.notices, ())
             self._give_up(connection)
             raise
         finally:
