@@ -32,8 +32,8 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
     except (LockLost, NotHeld):
         raise
     except BaseException as error:
-        if entries > 1:
-            raise
+        if entries > 1 and not hold.released:
+            raise  # others hold it by entries of their own; had they let go meanwhile, ours would be the last
         # It may be free already, and will be once the keeper gets through: not valid from here on.
         hold.withdrawn, hold.released = True, False
         hold.session.drop(hold)
