@@ -11,11 +11,11 @@ from __future__ import annotations
 from contextlib import suppress
 
 from holdfast.errors import Conflict, InvalidRequest, NotAcquired
-from holdfast.locks.acquire import acquire
+from holdfast.locks.acquire import acquire, answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
-from holdfast.locks.release import release_quietly
+from holdfast.locks.several import let_go
 from holdfast.locks.spec import make_spec
 from holdfast.locks.watching import Watching
 
@@ -38,13 +38,17 @@ class BarrierFront:
         io = self.client.io
         started = io.now()
         until = None if wait is None else started + wait
-        async with Watching(self.client, cell=(self.cell.kind, self.name)) as watching:
+        by = answer_by(until)
+        async with Watching(self.client, cell=(self.cell.kind, self.name), by=by) as watching:
             while True:
-                hold = await acquire(self.client, self.spec, None if until is None else max(0.0, until - io.now()))
+                taken: list[Hold] = []
                 try:
+                    left = None if until is None else max(0.0, until - io.now())
+                    hold = await acquire(self.client, self.spec, left, taken)
                     generation = await self.passed(hold, until, watching)
                 finally:
-                    await io.shielded(release_quietly(self.client, hold))
+                    # Whoever went through is told so, also if its place is given back later.
+                    await io.shielded(let_go(self.client, taken, by))
                 if generation is not None:
                     return generation
                 if until is not None and io.now() >= until:
@@ -53,11 +57,11 @@ class BarrierFront:
     async def passed(self, hold: Hold, until: float | None, watching: Watching) -> int | None:
         """The generation that counted this party; None if its time ran out, or its own session did."""
         while hold.valid:
-            value, version = await self.cell.get()
+            value, version = await self.cell.get(watching.by)
             through: dict[str, int] = value["through"] if value else {}
             if hold.claim.id in through:
                 return through[hold.claim.id]
-            here = await self.parties_here()
+            here = await self.parties_here(watching.until())
             waiting = [claim for claim in here if claim not in through]
             if len(waiting) >= self.parties:
                 # Exactly the first in order go through together. One that has not heard of it yet stays on record.
@@ -65,16 +69,16 @@ class BarrierFront:
                 kept = {claim: through[claim] for claim in here if claim in through}
                 record = {"last": number, "through": kept | dict.fromkeys(waiting[: self.parties], number)}
                 with suppress(Conflict):
-                    await self.cell.set(record, version)
+                    await self.cell.set(record, version, watching.by)
                 continue
             if until is not None and self.client.io.now() >= until:
                 return None
             await watching.next_letters(until)
         return None
 
-    async def parties_here(self) -> list[str]:
+    async def parties_here(self, until: float) -> list[str]:
         """The claims of the parties that are here, in order."""
-        info = await self.client.verbs.inspect(self.client.kind("barrier"), self.name, self.client.until())
+        info = await self.client.verbs.inspect(self.client.kind("barrier"), self.name, until)
         for holder in info.holders:
             if holder.note != self.spec.note:
                 raise InvalidRequest(

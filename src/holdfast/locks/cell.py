@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from inspect import iscoroutinefunction
+from math import inf
 from typing import Any
 
 from holdfast.core.backoff import full_jitter
@@ -64,25 +65,25 @@ class CellFront:
         self.client, self.kind, self.name = client, client.kind(kind), name
         self.keep = check_keep(keep)
 
-    async def get(self) -> tuple[Value, int]:
+    async def get(self, by: float = inf) -> tuple[Value, int]:
         """The value and its version; None and 0 if there is none."""
         self.client.check_open()
-        found = await self.client.verbs.cell_get(self.kind, self.name, self.client.until())
+        found = await self.client.verbs.cell_get(self.kind, self.name, min(by, self.client.until()))
         return decode(found.value), found.version
 
-    async def set(self, value: Value, version: int | None) -> int:
+    async def set(self, value: Value, version: int | None, by: float = inf) -> int:
         """Write if the version is still this one; the new version. Conflict otherwise."""
-        return await self.write(encode(value), check_version(version), self.keep)
+        return await self.write(encode(value), check_version(version), self.keep, by)
 
     async def delete(self, version: int | None) -> None:
         """Delete if the version is still this one. Conflict otherwise."""
         await self.write(None, check_version(version), None)
 
-    async def write(self, kept: bytes | None, version: int | None, keep: float | None) -> int:
+    async def write(self, kept: bytes | None, version: int | None, keep: float | None, by: float = inf) -> int:
         """One request: what is kept for `keep` seconds (None: for ever), or nothing any more."""
         client = self.client
         client.check_open()
-        reply = await client.verbs.cell_set(self.kind, self.name, kept, version, keep, client.until())
+        reply = await client.verbs.cell_set(self.kind, self.name, kept, version, keep, min(by, client.until()))
         if isinstance(reply, Mismatch):
             raise Conflict(self.name, version, reply.current)
         return reply.version

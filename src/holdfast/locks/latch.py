@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from math import inf
 
 from holdfast.errors import Conflict, InvalidRequest, NotAcquired
+from holdfast.locks.acquire import answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
 from holdfast.locks.watching import Watching
@@ -22,9 +24,9 @@ class LatchFront:
         self.cell = CellFront(client, "latch", name, keep)
         self.keep = self.cell.keep or KEEP
 
-    async def left(self) -> tuple[int, int]:
+    async def left(self, by: float = inf) -> tuple[int, int]:
         """How many are missing, and the cell's version."""
-        value, version = await self.cell.get()
+        value, version = await self.cell.get(by)
         if value is None:
             return self.count, version
         if value["count"] != self.count:
@@ -49,20 +51,21 @@ class LatchFront:
         io = self.client.io
         started = io.now()
         until = None if wait is None else started + wait
-        if not (await self.left())[0]:
+        by = answer_by(until)
+        if not (await self.left(by))[0]:
             return
-        async with Watching(self.client, cell=(self.cell.kind, self.name)) as watching:
-            while (await self.left())[0]:
+        async with Watching(self.client, cell=(self.cell.kind, self.name), by=by) as watching:
+            while (await self.left(by))[0]:
                 if until is not None and io.now() >= until:
                     raise NotAcquired(self.name, io.now() - started)
                 touch_at = io.now() + self.keep / 3
                 await watching.next_letters(touch_at if until is None else min(until, touch_at))
                 if io.now() >= touch_at:
-                    await self.touch()
+                    await self.touch(by)
 
-    async def touch(self) -> None:
+    async def touch(self, by: float) -> None:
         """Waiting is a use: keep the count for as long as somebody waits for it."""
-        left, version = await self.left()
+        left, version = await self.left(by)
         if version:
             with suppress(Conflict):  # somebody has just used it
-                await self.cell.set({"count": self.count, "left": left}, version)
+                await self.cell.set({"count": self.count, "left": left}, version, by)

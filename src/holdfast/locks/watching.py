@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from holdfast.core.names import check_prefix
@@ -18,14 +19,19 @@ from holdfast.model import LockEvent
 SAFETY_NET = 5.0
 """How long to go without looking, should a notice be lost."""
 
+LAST_MOMENT = 0.05
+"""How long the end of a watch may take where no time is left."""
+
 _numbers = itertools.count(1)
 
 
 class Watching:
-    """A watch on a prefix, or on one cell, for as long as the `async with` lasts."""
+    """A watch on a prefix, or on one cell, for as long as the `async with` lasts; nothing takes longer than `by`."""
 
-    def __init__(self, client: Client, *, prefix: str = "", cell: tuple[str, str] | None = None) -> None:
-        self.client, self.prefix, self.cell = client, prefix, cell
+    def __init__(
+        self, client: Client, *, prefix: str = "", cell: tuple[str, str] | None = None, by: float = inf
+    ) -> None:
+        self.client, self.prefix, self.cell, self.by = client, prefix, cell, by
         self.id = f"w{next(_numbers)}"
         self.after = 0
         self.session: Session
@@ -42,22 +48,27 @@ class Watching:
     async def __aexit__(self, *_: object) -> None:
         self.client.wakeups.forget(self.id)
         if not self.client.closed and self.session.over is None:
-            unwatch = self.client.verbs.unwatch(self.session.id, self.id, self.client.until())
+            until = max(self.until(), self.client.io.now() + LAST_MOMENT)
+            unwatch = self.client.verbs.unwatch(self.session.id, self.id, until)
             # What cannot be ended now ends with the session, and collects no more than so many letters until then.
             with suppress(EngineUnavailable):
                 await self.client.io.shielded(unwatch)
+
+    def until(self) -> float:
+        """When a request that is sent now has to be answered."""
+        return min(self.by, self.client.until())
 
     async def begin(self) -> None:
         """Start to collect, under a new session if the last one ended."""
         client = self.client
         while True:
-            self.session, self.after = await client.live_session(), 0
+            self.session, self.after = await client.live_session(self.by), 0
             client.wakeups.expect(self.id)
             if self.cell is not None:
                 kind, name = self.cell
-                reply = await client.verbs.cell_watch(self.session.id, self.id, kind, name, client.until())
+                reply = await client.verbs.cell_watch(self.session.id, self.id, kind, name, self.until())
             else:
-                reply = await client.verbs.watch(self.session.id, self.id, client.kind(""), self.prefix, client.until())
+                reply = await client.verbs.watch(self.session.id, self.id, client.kind(""), self.prefix, self.until())
             if not isinstance(reply, SessionOver):
                 return
             client.session_ended(self.session)
@@ -67,7 +78,7 @@ class Watching:
         client, io = self.client, self.client.io
         signal = client.wakeups.signal(self.id, io)
         while True:
-            reply = await client.verbs.fetch(self.session.id, self.id, self.after, client.until())
+            reply = await client.verbs.fetch(self.session.id, self.id, self.after, self.until())
             if isinstance(reply, SessionOver):
                 # What happened in between was not collected.
                 client.wakeups.forget(self.id)
