@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.core import deadline, urls
+from holdfast.core.names import legible
 from holdfast.engines.engine import Engine, Verbs
 from holdfast.engines.registry import engine_class, lent_url
 from holdfast.errors import EngineUnavailable, InvalidRequest, Unsupported, WeakerGuarantee
@@ -109,7 +110,7 @@ def make_settings(url: object, ttl: float, namespace: str, app: str | None, requ
         app = Path(sys.argv[0] if sys.argv and sys.argv[0] else "python").stem
     if not isinstance(app, str) or len(app) > 256:
         raise InvalidRequest("app", app, "a short text that tells people who holds a lock")
-    return Settings(parsed, seconds, namespace, app, required)
+    return Settings(parsed, seconds, namespace, legible(app), required)
 
 
 def check_supported(guarantees: Guarantees, address: str, spec: Spec) -> Spec:

@@ -32,6 +32,19 @@ def check_name(name: object, argument: str = "name") -> str:
     return name
 
 
+def fits(text: object, most: int) -> bool:
+    """Whether this is text that every engine can keep, of at most so many bytes."""
+    try:
+        return isinstance(text, str) and len(text.encode()) <= most
+    except UnicodeEncodeError:
+        return False
+
+
+def legible(text: str) -> str:
+    """A text for people that came from outside, such as a file's name, with a mark for what is not Unicode in it."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def check_prefix(prefix: object) -> str:
     """Return `prefix` if names can start with it: empty, a name, or a name and a final slash."""
     if prefix == "":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Protocol
 
+from holdfast.core.names import legible
 from holdfast.core.table.commands import Notice
 from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
@@ -57,7 +58,7 @@ class Client:
         self.engine, self._make_verbs, self._keeper_verbs = engine, make_verbs, keeper_verbs
         self._spawn, self._stalled, self.session_id = spawn, stalled, session_id
         self.ttl, self.namespace, self.app, self.max_stall = ttl, namespace, app, max_stall
-        self.host = socket.gethostname()
+        self.host = legible(socket.gethostname())
         patience = engine.patience if isinstance(engine, PatientEngine) else 0.0
         self.call_limit = max(1.0, min(ttl, LONGEST_CALL), patience)
         """For how long one request may go unanswered."""

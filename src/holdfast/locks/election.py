@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from holdfast.core.names import fits
 from holdfast.errors import InvalidRequest, Unsupported
 from holdfast.locks.ability import CAN, need_events
 from holdfast.locks.client import Client
@@ -14,9 +15,9 @@ from holdfast.model import Leader
 
 def check_value(value: object) -> str:
     """A candidate's value, which rides with its claim."""
-    if not isinstance(value, str) or len(value.encode(errors="replace")) > LONGEST_NOTE:
-        raise InvalidRequest("value", value, f"a candidate's value is text of at most {LONGEST_NOTE} bytes")
-    return value
+    if not fits(value, LONGEST_NOTE):
+        raise InvalidRequest("value", value, f"a candidate's value is text of at most {LONGEST_NOTE} bytes of UTF-8")
+    return str(value)
 
 
 async def leader(client: Client, name: str) -> Leader | None:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from holdfast.core.names import check_name
+from holdfast.core.names import check_name, legible
 from holdfast.errors import InvalidRequest
 
 _chosen: ContextVar[str | None] = ContextVar("holdfast-owner", default=None)
@@ -52,12 +52,12 @@ def current_owner() -> tuple[str, str]:
     if task is not None:
         known = _tasks.get(id(task))
         own = known[1] if known is not None and known[0]() is task else _name_task(task)
-        return chosen or own, task.get_name()
+        return chosen or own, legible(task.get_name())
     try:
         own = _threads.id
     except AttributeError:
         own = _threads.id = f"t{next(_numbers)}"
-    return chosen or own, threading.current_thread().name
+    return chosen or own, legible(threading.current_thread().name)
 
 
 def _name_task(task: asyncio.Task[Any]) -> str:

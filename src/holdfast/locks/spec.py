@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
-from holdfast.core.names import check_name
+from holdfast.core.names import check_name, fits
 from holdfast.errors import InvalidRequest
 from holdfast.model import Mode, Place
 
@@ -100,8 +100,8 @@ def make_spec(
     for argument, callback in (("on_lost", on_lost), ("on_wait", on_wait)):
         if callback is not None and not callable(callback):
             raise InvalidRequest(argument, callback, "it is called, so it has to be a function")
-    if note is not None and (not isinstance(note, str) or len(note.encode(errors="replace")) > LONGEST_NOTE):
-        raise InvalidRequest("note", note, f"a note is text of at most {LONGEST_NOTE} bytes")
+    if note is not None and not fits(note, LONGEST_NOTE):
+        raise InvalidRequest("note", note, f"a note is text of at most {LONGEST_NOTE} bytes of UTF-8")
     return Spec(
         kind=kind,
         name=name,
