@@ -180,3 +180,22 @@ def test_late_news_of_a_former_session_does_not_stop_the_heartbeats_of_this_one(
 
         eventually(lambda: held._hold.deadline > opened, "the new session has no heartbeats")
         held.release()
+
+
+def test_a_session_that_was_being_opened_when_the_client_was_closed_is_not_left_behind(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    locks = holdfast.connect(url, ttl=600.0)
+    busy = sqlite3.connect(tmp_path / "locks.db", isolation_level=None)
+    busy.execute("BEGIN IMMEDIATE")
+    with ThreadPoolExecutor(2) as threads:
+        taking = threads.submit(locks.lock("k").acquire)
+        eventually(lambda: list((tmp_path / "locks.db-wake").glob("*")), "it opens no session")
+        closing = threads.submit(locks.close)
+        eventually(lambda: locks._core.closed, "it is not closed")
+        busy.execute("ROLLBACK")
+        with pytest.raises(holdfast.HoldfastError):
+            taking.result(20.0)
+        closing.result(20.0)
+
+    assert busy.execute("SELECT id FROM sessions").fetchall() == []
+    busy.close()

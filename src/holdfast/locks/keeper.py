@@ -179,11 +179,6 @@ class Keeper:
         session = self.client.session
         if session is None or session.over is not None:
             raise self.failure or EngineUnavailable(str(self.client), "the session ended as it was opened", "not done")
-        if self.client.closed:
-            # It was closed while this was being opened, and nobody else would end it.
-            session.end("the client was closed")
-            await self.verbs.close_session(session.id, self.before_beat())
-            raise EngineUnavailable(str(self.client), "the client was closed", "not done")
         return session
 
     async def keep_alive(self) -> None:
@@ -202,8 +197,12 @@ class Keeper:
         waiting = [self.wanted.popleft() for _ in range(len(self.wanted))]
         if self.client.session is None or self.client.session.over is not None:
             try:
-                self.client.session = await self.new_session()
+                self.client.session = session = await self.new_session()
                 self.failure = None
+                if self.client.closed:
+                    # It was closed while this was being opened, and nobody else would end it.
+                    session.end("the client was closed")
+                    await self.verbs.close_session(session.id, self.before_beat())
             except HoldfastError as error:
                 self.failure = error
         for signal in waiting:
