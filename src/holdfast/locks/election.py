@@ -40,7 +40,7 @@ def observe(client: Client, name: str) -> AsyncIterator[Leader | None]:
 
 
 async def _leaders(client: Client, name: str) -> AsyncIterator[Leader | None]:
-    async with Watching(client, prefix=name) as watching:
+    async with Watching(client, prefix=name, read_anew=True) as watching:
         seen: Leader | None = None
         first = True
         while True:

@@ -26,11 +26,21 @@ _numbers = itertools.count(1)
 
 
 class Watching:
-    """A watch on a prefix, or on one cell, for as long as the `async with` lasts; nothing takes longer than `by`."""
+    """A watch on a prefix, or on one cell, for as long as the `async with` lasts; nothing takes longer than `by`.
+
+    Where what happened is `read_anew` anyway, as a cell always is, nobody has to know that some of it was missed.
+    """
 
     def __init__(
-        self, client: Client, *, prefix: str = "", cell: tuple[str, str] | None = None, by: float = inf
+        self,
+        client: Client,
+        *,
+        prefix: str = "",
+        cell: tuple[str, str] | None = None,
+        by: float = inf,
+        read_anew: bool = False,
     ) -> None:
+        self.read_anew = read_anew or cell is not None
         self.client, self.prefix, self.cell, self.by = client, prefix, cell, by
         self.id = f"w{next(_numbers)}"
         self.after = 0
@@ -84,12 +94,12 @@ class Watching:
                 client.wakeups.forget(self.id)
                 former = self.session
                 await self.begin()
-                if self.session is former and self.cell is None:
+                if self.session is former and not self.read_anew:
                     raise HoldfastError("the watch fell so far behind that the engine ended it; begin it again")
                 return ()
-            if reply.overflowed and self.cell is not None:
+            if reply.overflowed and self.read_anew:
                 self.after = reply.last
-                return reply.events[-1:]  # a cell is read anew anyway
+                return reply.events[-1:]
             if reply.overflowed:
                 raise HoldfastError(f"the watch fell {len(reply.events)} events behind; begin it again")
             self.after = reply.last
