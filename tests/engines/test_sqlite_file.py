@@ -8,11 +8,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast.engines.sqlite.engine import SqlitePort
 from holdfast.runtime import machine
 from tests.faults.children import ROOT, eventually
 from tests.faults.puppet import Puppet
@@ -329,6 +332,30 @@ def test_a_new_file_that_many_open_at_once_is_opened_by_all_of_them(tmp_path: Pa
         opened = subprocess.run([sys.executable, "-c", OPENING, url], capture_output=True, text=True, timeout=60)
 
         assert (opened.returncode, opened.stdout) == (0, "")
+
+
+def test_a_fork_leaves_nothing_open_although_a_client_connects_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        clients = [stack.enter_context(holdfast.connect(f"sqlite:///{tmp_path}/{number}.db")) for number in range(3)]
+        for client in clients:
+            client.lock("k").acquire().release()
+        before_fork = SqlitePort.before_fork
+
+        def connect_meanwhile(port: SqlitePort) -> None:
+            monkeypatch.setattr(SqlitePort, "before_fork", before_fork)
+            stack.enter_context(holdfast.connect(f"sqlite:///{tmp_path}/another.db"))  # as another thread may
+            before_fork(port)
+
+        monkeypatch.setattr(SqlitePort, "before_fork", connect_meanwhile)
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+        ports: list[Any] = [client._core.verbs.io.port for client in clients]  # type: ignore[attr-defined]
+        assert [port.connection for port in ports] == [None] * 3
 
 
 # The file that nobody has named

@@ -315,13 +315,13 @@ _engines: weakref.WeakSet[SqliteEngine] = weakref.WeakSet()
 
 
 def _before_fork() -> None:
-    for engine in _engines:
+    for engine in list(_engines):  # another thread may connect meanwhile
         for port in engine.ports:
             port.before_fork()
 
 
 def _after_fork() -> None:
-    for engine in _engines:
+    for engine in list(_engines):  # another thread may connect meanwhile
         for port in engine.ports:
             port.end_turn()
 
