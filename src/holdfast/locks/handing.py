@@ -14,7 +14,7 @@ from holdfast.locks.acquire import keep
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
 from holdfast.locks.owner import current_owner
-from holdfast.model import Claim, Gone
+from holdfast.model import Claim, Gone, Granted
 
 START = "hf1"
 FLAGS = re.compile(r"[xs]t?[0-9]{0,7}")
@@ -72,7 +72,10 @@ async def adopt(client: Client, text: str) -> Hold:
         sent = client.io.now()
         try:
             reply = await client.verbs.adopt(claim, source, digest(secret), client.until())
+            hold = keep(client, session, claim, reply, sent) if isinstance(reply, Granted) else None
         except BaseException:
+            # An interrupt can come at any line, also at one where the hold is kept already.
+            session.forget(claim.id)
             await client.io.shielded(client.withdraw(claim, True))
             raise
         if isinstance(reply, SessionOver):
@@ -82,7 +85,6 @@ async def adopt(client: Client, text: str) -> Hold:
             raise NotHeld(name, 0, reply.reason)
         if isinstance(reply, Deadlocked):
             raise Deadlock(name, reply.cycle)
-        hold = keep(client, session, claim, reply, sent)
         if hold is None:
             raise LockLost(name, reply.token, "the session ran out while it was adopted")
         return hold
