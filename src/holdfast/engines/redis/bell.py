@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hiredis import ProtocolError, Reader
+from hiredis import ProtocolError, Reader, ReplyError
 
 from holdfast.core.table.commands import Notice
 from holdfast.engines.alarm import Alarm
@@ -62,7 +62,11 @@ class Bell(Alarm):
             self._route.failed(address)
             raise
         try:
-            connection.run(pack(("SUBSCRIBE", f"{self._prefix}notices:{self._session}")), until)
+            reply = connection.run(pack(("SUBSCRIBE", f"{self._prefix}notices:{self._session}")), until)
+            if isinstance(reply, ReplyError):
+                # A user without rights to the channels, which is what Redis makes unless told: scripts that wake others
+                # would fail half-way.
+                raise Lost(f"SUBSCRIBE was refused: {reply}", sent=False)
         except BaseException:
             connection.close()
             raise
