@@ -344,6 +344,8 @@ class RespAsyncioPort:
             done, _ = await asyncio.wait({task}, timeout=max(0.0, until - clock.now()))
             if not done:
                 raise Lost("cannot connect in time", sent=False)
+            if task.cancelled():
+                raise Lost("the client was closed", sent=False)
             error = task.exception()
             if isinstance(error, Lost) and error.silent and others:
                 # Whoever began it had less time than we have.
