@@ -23,6 +23,8 @@ class Ledger:
         self._waiting: set[str] = set()
         self._handed: dict[str, Granted] = {}
         """By claim id: a grant that somebody else's release made, as it was published."""
+        self.twice: set[str] = set()
+        """Claims that were sent twice, on two connections: the first one may arrive when the claim is over."""
 
     def sending(self, claim: Claim) -> bool:
         """A claim is about to be sent; whether its owner has another one."""

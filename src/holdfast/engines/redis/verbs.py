@@ -136,10 +136,16 @@ class RedisVerbs:
             f"{mode}\n{id_}\n{owner}\n{lock}\n{note}\n{thread}\n{keep}\n",
         )  # fmt: skip
         reply = await self.io.call(request, until)
+        if request.sent_twice:
+            self._ledger.twice.add(id_)
         if type(reply) is bytes:
             self._ledger.holds(id_, lock)
             return Granted(int(reply))
-        return self._stands(claim, lock, replies.standing(reply))
+        standing = self._stands(claim, lock, replies.standing(reply))
+        if request.sent_twice and not isinstance(standing, Granted | Place | SessionOver):
+            # Nobody gives back what was refused.
+            await self.leave(claim, True, until)
+        return standing
 
     def _stands(self, claim: Claim, lock: str, standing: replies.Standing) -> Any:
         """Keep the ledger."""
@@ -179,14 +185,17 @@ class RedisVerbs:
             self.engine.hand_on(reply)
         elif reply == 2:
             self.engine.missed()
-        elif reply != 1:
-            return Gone(reply[1].decode())
-        return DONE
+        if id_ in self._ledger.twice:
+            await self.leave(claim, True, until)
+        return Gone(reply[1].decode()) if isinstance(reply, list) else DONE
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
         self._ledger.forget(claim)
         lock = self._lock(claim.kind, claim.name)
-        return replies.done(await self._run("leave", until, claim.id, claim.session, lock, int(unanswered)))
+        may_arrive = unanswered or claim.id in self._ledger.twice
+        done = replies.done(await self._run("leave", until, claim.id, claim.session, lock, int(may_arrive)))
+        self._ledger.twice.discard(claim.id)
+        return done
 
     async def hand_over(self, claim: Claim, ticket: str, until: float) -> Done | Gone:
         reply = await self._run("hand_over", until, claim.id, self._lock(claim.kind, claim.name), ticket)

@@ -316,7 +316,7 @@ class RespPort:
                 if not request.repeats or lost.silent or attempt == MOST_REPEATS - 1:
                     raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
                 # The claim id makes a repeat safe: it finds what the first try has done.
-                repeated = True
+                repeated = request.sent_twice = True
                 continue
             except BaseException:
                 self.pool.drop(connection)

@@ -261,6 +261,7 @@ class RespAsyncioPort:
             except Lost as lost:
                 if not request.repeats or lost.silent:
                     raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
+                request.sent_twice = True
                 return await self._call_again(request, until, True)
             return reply
         return await self._call_again(request, until, False)
@@ -279,7 +280,7 @@ class RespAsyncioPort:
             except Lost as lost:
                 if not request.repeats or lost.silent or attempt == MOST_REPEATS - 1:
                     raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
-                repeated = True
+                repeated = request.sent_twice = True
                 continue
             return reply
         raise AssertionError("unreachable")

@@ -103,6 +103,8 @@ class Request:
     """How it may be sent together with others, as one."""
     own: str = ""
     """What is its own among them."""
+    sent_twice: bool = False
+    """Whether it was sent again: the first one may still arrive, after whatever comes next."""
 
     def packed(self, repeated: bool) -> bytes:
         """The short form: the server knows the script by its hash."""
@@ -122,6 +124,7 @@ class Plain:
 
     parts: tuple[Part, ...]
     repeats: bool = True
+    sent_twice: bool = False
     joins: ClassVar[None] = None
 
     def packed(self, repeated: bool) -> bytes:
