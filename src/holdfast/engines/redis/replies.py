@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.core.table.commands import Deadlocked, Done, Letters, SessionOver, WrongLimit
-from holdfast.core.table.step import MOST_LETTERS
 from holdfast.model import Gone, Granted, Link, LockEvent, LockInfo, Party, Place, Refused
 
 Standing = Granted | Place | Gone | SessionOver | Refused | Deadlocked | WrongLimit
@@ -81,9 +80,9 @@ def info(reply: list[Any], namespace: str) -> LockInfo:
 
 def letters(reply: list[Any], namespace: str, after: int) -> Letters:
     """What a watch has collected."""
-    found = [event(letter, namespace) for letter in reply[1:]]
-    last = reply[-1][0] if found else after
-    return Letters(tuple(found), last, overflowed=len(found) > MOST_LETTERS)
+    last, found = reply[1], [event(letter, namespace) for letter in reply[2:]]
+    # A number that is missing is that of an event that found no room.
+    return Letters(tuple(found), last, overflowed=last - after > len(found))
 
 
 def event(letter: list[Any], namespace: str) -> LockEvent:

@@ -31,8 +31,9 @@ local function post(kind, name, event)
       local hears = (wanted[1] == kind or (wanted[1] == '' and not cell))
         and (cell and wanted[2] == name or not cell and shows(wanted[2], name))
       local mail = P .. 'mail:' .. session .. ':' .. id
+      -- One that finds no room leaves a gap in the numbers, by which whoever fetches knows.
+      event[1] = hears and call('HINCRBY', key, 'last', 1)
       if hears and call('LLEN', mail) <= MOST_LETTERS then
-        event[1] = call('HINCRBY', key, 'last', 1)
         call('RPUSH', mail, pack(event))
         touch(mail, keep_for(alive[2]))
         notify(session, 'letter', id)

@@ -1,14 +1,15 @@
 -- The events of a watch after a number; those up to it are forgotten.
 -- ARGV[1] session  ARGV[2] watch id  ARGV[3] number
--- Returns {'letters', {number, type, kind, name, owner, claim, ms since the epoch, token, mode, detail}, …} or {'over'}.
+-- Returns {'letters', the last number that was given, {number, type, kind, name, owner, claim, ms since the epoch, token, mode, detail}, …} or {'over'}.
 --@use namespace
 --@use rows
 --@use sessions
 local mail = P .. 'mail:' .. ARGV[1] .. ':' .. ARGV[2]
-if not living(ARGV[1]) or call('EXISTS', P .. 'watch:' .. ARGV[1] .. ':' .. ARGV[2]) == 0 then
+local last = call('HGET', P .. 'watch:' .. ARGV[1] .. ':' .. ARGV[2], 'last')
+if not living(ARGV[1]) or not last then
   return {'over'}
 end
-local after, found, old = tonumber(ARGV[3]), {'letters'}, 0
+local after, found, old = tonumber(ARGV[3]), {'letters', tonumber(last)}, 0
 for _, packed in ipairs(call('LRANGE', mail, 0, -1)) do
   local letter = unpack_row(packed)
   if letter[1] > after then
