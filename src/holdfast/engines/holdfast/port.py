@@ -89,9 +89,16 @@ class Port:
             return await self._claims(command, until)
         desk = self.desk
         if isinstance(command, cmd.Enter):
+            new = command.claim.id not in desk.expected
             desk.expected.add(command.claim.id)
             request = words.encode(command)
-            found = request.decode((await self._carry(request, until))[0])
+            try:
+                found = request.decode((await self._carry(request, until))[0])
+            except EngineUnavailable as error:
+                if new and error.outcome == "not done":
+                    # It never came there, and nobody withdraws it.
+                    desk.forget(command.claim.id)
+                raise
             if type(found) not in STANDS:
                 desk.forget(command.claim.id)
             return found

@@ -64,6 +64,11 @@ class Ledger:
                 if count > 1:
                     self._counts[claim.owner] = count - 1
 
+    def not_sent(self, claim: Claim) -> None:
+        """It never came there, and nobody withdraws it; unless it is there from an earlier try."""
+        if not self.still_there(claim.id):
+            self.forget(claim)
+
     def hand(self, claim_id: str, granted: Granted) -> None:
         """A release has made this claim the holder."""
         with self._lock:

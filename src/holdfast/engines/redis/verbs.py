@@ -135,7 +135,12 @@ class RedisVerbs:
             True, None, None if claim.limit or claim.max_hold is not None or "\n" in note + thread else self._taking,
             f"{mode}\n{id_}\n{owner}\n{lock}\n{note}\n{thread}\n{keep}\n",
         )  # fmt: skip
-        reply = await self.io.call(request, until)
+        try:
+            reply = await self.io.call(request, until)
+        except EngineUnavailable as error:
+            if error.outcome == "not done":
+                self._ledger.not_sent(claim)
+            raise
         if request.sent_twice:
             self._ledger.twice.add(id_)
         if type(reply) is bytes:
