@@ -256,7 +256,11 @@ class RedlockVerbs(NarrowVerbs):
         stays_away = for_good and self._ledger.doubtful(claim.id)
         lock = self._lock(claim)
         answers = await self._round("release", until, self._remembered(), claim.id, lock, int(stays_away))
-        return self._given_back(claim, for_good, answers)
+        try:
+            return self._given_back(claim, for_good, answers)
+        except EngineUnavailable as error:
+            # Nothing was done now, but before: some nodes may have given their votes.
+            raise EngineUnavailable(error.engine, error.problem, "unknown") from error
 
     def _given_back(self, claim: Claim, for_good: bool, answers: Answers) -> list[Any]:
         """What the nodes say to a release, if a majority has answered. The others are owed it."""
