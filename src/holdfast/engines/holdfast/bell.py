@@ -66,6 +66,9 @@ class Bell(Alarm):
             except Lost:
                 return None
             link = self._port.link
+            if link is None:
+                # The server has said goodbye together with its answer, or to another connection.
+                return None
         assert isinstance(link, Line)
         if self._heard is not link:
             if self._heard is not None:
