@@ -331,3 +331,17 @@ def test_a_thousand_threads_that_wait_share_a_handful_of_connections(
 
     assert not any(thread.is_alive() for thread in threads)
     assert connections <= 13
+
+
+@pytest.mark.parametrize("message", [b"hello", b"\xff\xfe", b"", b"granted someone"], ids=repr)
+async def test_what_others_publish_is_not_the_end_of_the_keeper(
+    own_stage: Stage, locks: Front, operator: redis_py.Redis, message: bytes
+) -> None:
+    rival = await own_stage.client()
+    held = await locks.lock("k").acquire()
+    for channel in operator.pubsub_channels():
+        operator.publish(channel, message)
+    waiting = await own_stage.queued(locks, "k", rival.lock("k").acquire())
+    await held.release()
+
+    assert (await soon(waiting)).valid

@@ -134,8 +134,10 @@ class Bell(Alarm):
             message = reader.gets()
             while message is not False:
                 if isinstance(message, list) and message[0] == b"message":
-                    what, subject, *more = message[2].decode().split(" ")
-                    self._deliver(Notice(self._session or "", subject, what), more)
+                    what, *rest = message[2].decode(errors="replace").split(" ")
+                    # Whoever may publish can send anything: what is no notice is nothing to us.
+                    if rest:
+                        self._deliver(Notice(self._session or "", rest[0], what), rest[1:])
                 message = reader.gets()
         except ProtocolError:
             self._drop()

@@ -80,7 +80,7 @@ class RedisEngine:
 
     def _hear(self, notice: Notice, more: list[str]) -> None:
         """Hand a notice on. A grant that comes with all there is to know about it is kept for whoever looks."""
-        if notice.what == GRANTED and more[2] == "0":
+        if notice.what == GRANTED and more[2:] == ["0"]:
             slot = int(more[1])
             self.ledger.hand(notice.subject, Granted(int(more[0]), None if slot < 0 else slot))
         self.deliver(notice)
