@@ -80,6 +80,10 @@ class Stream(asyncio.Protocol):
     def send(self, packed: bytes, until: float) -> asyncio.Future[Any]:
         """Send a command with what else is sent in this turn of the loop; the future gets its reply or Lost."""
         future = self._future()
+        if self.problem is not None:
+            # It has ended since the last reply: nobody will answer.
+            future.set_exception(Lost(self.problem))
+            return future
         if self._joint is not None:
             self._close_joint()
         self._waiting.append((future, until, clock.now()))
