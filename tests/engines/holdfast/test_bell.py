@@ -16,7 +16,8 @@ def test_a_server_that_says_goodbye_to_whoever_has_just_come_back_is_asked_again
         engine: Any = locks._core.engine
         keeper = next(port for port in engine._ports if "SIDE" in port.role)
         eventually(lambda: keeper.link is not None and keeper.link.session is not None, "the keeper is not connected")
-        first, answers = keeper.link, []
+        first = keeper.link
+        answers: list[object] = []
         call = keeper.wire.call
 
         async def answered_with_a_goodbye(link: Any, packed: bytes, until: float) -> Any:
