@@ -115,7 +115,8 @@ async def test_a_client_that_died_leaves_nothing_once_somebody_looks(url: str, r
 async def test_claims_that_were_never_sent_are_not_remembered(shared_server: RedisServer, api: Api) -> None:
     """Nobody withdraws them. What is remembered for nothing hides what Redis has for nobody."""
     with Proxy("127.0.0.1", shared_server.port) as proxy:
-        stage = Stage(SUBJECT, api, f"redis://127.0.0.1:{proxy.port}/0")
+        # With a database to choose, to connect takes an answer.
+        stage = Stage(SUBJECT, api, f"redis://127.0.0.1:{proxy.port}/1")
         client = await stage.client(ttl=60.0, namespace="unsent")
         held = await client.lock("other").acquire()
         proxy.go_down()
