@@ -34,6 +34,25 @@ def test_a_watch_that_fell_behind_is_told_so() -> None:
     assert watcher.send(cmd.Fetch("s1", "w", 0)).overflowed
 
 
+def test_what_was_fetched_before_takes_up_room_and_nothing_is_missed_without_a_word() -> None:
+    watcher = Watcher()
+    watcher.write(MOST_LETTERS // 2)
+    read = watcher.send(cmd.Fetch("s1", "w", 0))
+    assert not read.overflowed
+    watcher.write(MOST_LETTERS // 2 + 50)
+    assert watcher.send(cmd.Fetch("s1", "w", read.last)).overflowed
+
+
+def test_what_is_missed_between_two_fetches_of_a_full_mailbox_is_told() -> None:
+    watcher = Watcher()
+    watcher.write(MOST_LETTERS + 1)
+    read = watcher.send(cmd.Fetch("s1", "w", 0))
+    watcher.write(1)
+    assert watcher.send(cmd.Fetch("s1", "w", read.last)).overflowed
+    watcher.write(1)
+    assert not watcher.send(cmd.Fetch("s1", "w", read.last)).overflowed
+
+
 def test_letters_are_bounded() -> None:
     watcher = Watcher()
     watcher.write(MOST_LETTERS + 50)

@@ -77,4 +77,6 @@ def fetch(step: Step, command: Fetch) -> Asking[Letters | SessionOver]:
     if 0 < first <= upto:
         step.changes.append(DropLetters(command.session, command.id, upto))
     last = found[-1].number if found else command.after
-    return Letters(tuple(letter.event for letter in found), last, overflowed=len(found) > MOST_LETTERS)
+    # What was fetched is kept until the next fetch, and takes up room until then.
+    full = first > 0 and last - first >= MOST_LETTERS
+    return Letters(tuple(letter.event for letter in found), last, overflowed=full)
