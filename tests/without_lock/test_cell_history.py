@@ -158,8 +158,8 @@ def test_a_write_that_pays_no_heed_to_the_version_is_seen(monkeypatch: pytest.Mo
     """The control: compare-and-swap without the compare."""
     write = CellFront.write
 
-    async def heedless(self: CellFront, kept: bytes | None, version: int | None, keep: float | None) -> int:
-        return await write(self, kept, None, keep)
+    async def heedless(self: CellFront, kept: bytes | None, version: int | None, keep: float | None, by: float) -> int:
+        return await write(self, kept, None, keep, by)
 
     monkeypatch.setattr(CellFront, "write", heedless)
     with ExitStack() as stack:
