@@ -6,17 +6,13 @@ import asyncio
 import os
 import time
 
-import pytest
 import redis as redis_py
 
 import holdfast
-from holdfast import EngineUnavailable, aio
+from holdfast import aio
 from holdfast.bench.counting import Counter
-from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
-from tests.conformance.apis import Api, Front
-from tests.conformance.stage import Stage, eventually
-from tests.engines.redis.conftest import SUBJECT
+from tests.conformance.stage import eventually
 
 START = "holdfast:1:{holdfast}:"
 
@@ -110,27 +106,3 @@ async def test_a_client_that_died_leaves_nothing_once_somebody_looks(url: str, r
         assert not grant.valid
         held.release()
     dead.close()
-
-
-async def test_claims_that_were_never_sent_are_not_remembered(shared_server: RedisServer, api: Api) -> None:
-    """Nobody withdraws them. What is remembered for nothing hides what Redis has for nobody."""
-    with Proxy("127.0.0.1", shared_server.port) as proxy:
-        # With a database to choose, to connect takes an answer.
-        stage = Stage(SUBJECT, api, f"redis://127.0.0.1:{proxy.port}/1")
-        client = await stage.client(ttl=60.0, namespace="unsent")
-        held = await client.lock("other").acquire()
-        proxy.go_down()
-        outcomes = [await outcome(client, f"k{number}") for number in range(4)]
-        proxy.heal()
-        await eventually(lambda: not held.in_danger)
-
-        assert "not done" in outcomes
-        await eventually(lambda: client.target._core.engine.ledger.known() == 1)
-        await stage.end()
-
-
-async def outcome(client: Front, name: str) -> str:
-    """How a try ends while there is no way to the server."""
-    with pytest.raises(EngineUnavailable) as caught:
-        await client.lock(name).try_acquire()
-    return caught.value.outcome

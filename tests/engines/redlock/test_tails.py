@@ -400,8 +400,8 @@ def test_a_client_that_closes_reads_what_is_under_way_first(nodes: Nodes, caller
     assert free(nodes)
 
 
-ENDING = """
-import sys, holdfast
+RELEASING = """
+import os, sys, holdfast
 locks = holdfast.connect(sys.argv[1])
 locks.lock("warm").acquire().release()
 held = locks.lock("k").acquire()
@@ -409,10 +409,11 @@ print("held", flush=True)
 sys.stdin.readline()
 held.release()
 """
+"""A program that gives its lock back when it is told to."""
 
 
 def test_a_process_that_ends_reads_what_is_under_way_first(nodes: Nodes) -> None:
-    command = [sys.executable, "-c", ENDING, nodes.url_with_limit(60.0)]
+    command = [sys.executable, "-c", RELEASING, nodes.url_with_limit(60.0)]
     with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
@@ -425,13 +426,6 @@ def test_a_process_that_ends_reads_what_is_under_way_first(nodes: Nodes) -> None
 
 
 FORKING = """
-import os, sys, holdfast
-locks = holdfast.connect(sys.argv[1])
-locks.lock("warm").acquire().release()
-held = locks.lock("k").acquire()
-print("held", flush=True)
-sys.stdin.readline()
-held.release()
 child = os.fork()
 if child == 0:
     locks.lock("of the child").acquire().release()
@@ -452,7 +446,7 @@ locks.close()
 
 
 def test_a_fork_reads_nothing_that_is_its_parents(nodes: Nodes) -> None:
-    command = [sys.executable, "-c", FORKING, nodes.url_with_limit(60.0)]
+    command = [sys.executable, "-c", RELEASING + FORKING, nodes.url_with_limit(60.0)]
     with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
