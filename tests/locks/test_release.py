@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry, Hold
 from tests.faults.children import eventually
 
 
@@ -20,10 +20,10 @@ def test_the_last_of_two_entries_that_are_released_at_once_is_withdrawn_if_that_
         first, second = lock.acquire(), lock.acquire()
         let_go = Hold.let_go
 
-        def overtaken(hold: Hold) -> bool:
+        def overtaken(hold: Hold, grant: Entry) -> bool:
             monkeypatch.setattr(Hold, "let_go", let_go)
             first.release()  # as another thread may, at this moment
-            return let_go(hold)
+            return let_go(hold, grant)
 
         monkeypatch.setattr(Hold, "let_go", overtaken)
         busy = sqlite3.connect(tmp_path / "locks.db", isolation_level=None)

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from holdfast.engines.redis.verbs import script
-from holdfast.engines.resp.wire import Request
+from holdfast.engines.resp.wire import Form, Request
 from holdfast.runtime.simulated import Machine, World
 from holdfast.simulate.redlock import Node
 from holdfast.verify.servers.redis import RedisServer
@@ -61,8 +61,8 @@ def test_a_model_node_answers_like_a_real_one(server: redis.Redis, seed: int) ->
     kinds = set()
     for number in range(400):
         name, args = a_call(chance)
-        request = Request(script(f"redlock_{name}"), PREFIX, args)
-        real = server.eval(request.script.text, 1, PREFIX, *args)
+        request = Request(Form(script(f"redlock_{name}"), PREFIX), args)
+        real = server.eval(request.form.script.text, 1, PREFIX, *args)
         answers: list[Any] = []
         node.handle(request, None, answers.append)
 

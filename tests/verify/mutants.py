@@ -13,7 +13,7 @@ from holdfast.core.table.rows import Session
 from holdfast.core.urls import Url
 from holdfast.engines.redis.engine import RedisEngine
 from holdfast.engines.redis.verbs import RedisVerbs
-from holdfast.engines.resp.wire import Script
+from holdfast.engines.resp.wire import Form, Script
 from holdfast.engines.sqlite.engine import SqliteEngine
 from holdfast.engines.table_verbs import TableVerbs
 from holdfast.model import Claim, Gone, Place, Refused
@@ -107,13 +107,19 @@ class ForgetfulEngine(RedisEngine):
 
 
 def counting_from_one(verbs: RedisVerbs) -> RedisVerbs:
-    scripts = verbs._scripts = {name: without_clock(script) for name, script in verbs._scripts.items()}
-    verbs._enter, verbs._release = scripts["enter"], scripts["release"]
+    verbs._forms = {name: without_clock(form) for name, form in verbs._forms.items()}
+    verbs._entering, verbs._releasing = without_clock(verbs._entering), without_clock(verbs._releasing)
     return verbs
 
 
-def without_clock(script: Script) -> Script:
+def without_clock(form: Form) -> Form:
+    joins = None if form.joins is None else replace(form.joins, script=timeless(form.joins.script))
+    return replace(form, script=timeless(form.script), joins=joins)
+
+
+def timeless(script: Script) -> Script:
     changed = copy.copy(script)
+    changed.__dict__.pop("start", None)
     # The short ways take their number from the clock alone: none of them is taken.
     changed.text = (
         script.text.replace("+ 1, now_us)", "+ 1, 0)")

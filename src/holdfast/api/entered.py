@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Generic, TypeVar
 
-from holdfast.locks.owner import running_task
+from holdfast.runtime.task import running_task
 
 G = TypeVar("G")
 

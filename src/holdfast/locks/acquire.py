@@ -42,16 +42,38 @@ async def acquire(
     taken = [] if taken is None else taken
     try:
         while True:
-            session = client.session_now(now) or await client.live_session(answer_by(until))
+            session = client.session_now(now)
+            if session is None:
+                session = await client.live_session(answer_by(until))
+                now = io.now()
             claim = client.new_claim(session, spec, waits=wait is None or wait > 0.0)
             if client.withdrawals:
                 await client.withdraw_late(claim.owner, spec.name, answer_by(until))
+                now = io.now()
             held = session.find(claim)
             hold = None if held is None or spec.limit else reenter(client, spec, held, taken)
-            if hold is None:
-                hold = await attempt(client, session, claim, spec, until, taken)
             if hold is not None:
                 return hold
+            answered = False
+            try:
+                client.wakeups.expect(claim.id)
+                by = now + client.call_limit if until is None else limit(client, until, now)
+                reply = await client.verbs.enter(claim, by)
+                answered = True
+                if isinstance(reply, Place):
+                    now, reply = await stand_in_line(client, claim, spec, reply, until)
+                if isinstance(reply, Granted):
+                    hold = keep(client, session, claim, reply, now)
+                    if hold is not None:
+                        taken.append(hold)
+                        return hold
+            except BaseException as error:
+                await undo(client, session, claim, error, answered, until)
+                raise
+            finally:
+                client.wakeups.forget(claim.id)
+            if not isinstance(reply, Granted):
+                refuse(client, session, spec, reply)
             now = io.now()
     except Missed as missed:
         if tries:
@@ -104,44 +126,18 @@ def reenter(client: Client, spec: Spec, held: Hold, taken: list[Hold]) -> Hold |
     raise Deadlock(spec.name, [link])
 
 
-async def attempt(
-    client: Client, session: Session, claim: Claim, spec: Spec, until: float | None, taken: list[Hold]
-) -> Hold | None:
-    """Enter with one claim and see it through; None if its session ended. Nothing is left behind otherwise."""
-    io = client.io
-    answered = False
-    hold: Hold | None = None
-    try:
-        try:
-            client.wakeups.expect(claim.id)
-            sent = io.now()
-            by = sent + client.call_limit if until is None else limit(client, until, sent)
-            reply = await client.verbs.enter(claim, by)
-            answered = True
-            if isinstance(reply, Place):
-                try:
-                    sent, reply = await stand_in_line(client, claim, spec, reply, until)
-                finally:
-                    client.waiting.discard(claim.id)
-            if isinstance(reply, Granted):
-                hold = keep(client, session, claim, reply, sent)
-                if hold is not None:
-                    taken.append(hold)
-        finally:
-            client.wakeups.forget(claim.id)
-    except BaseException as error:
-        # An interrupt can come at any line, also at one where the hold is kept already.
-        session.forget(claim.id)
-        if not answered and isinstance(error, EngineUnavailable) and error.outcome == "not done":
-            raise
-        gone = await io.shielded(client.withdraw(claim, not answered, answer_by(until)))
-        if not gone and isinstance(error, Missed | EngineUnavailable):
-            problem = f"the claim on {spec.name!r} could not be withdrawn yet"
-            raise EngineUnavailable(str(client), problem, "unknown") from error
-        raise
-    if hold is None and not isinstance(reply, Granted):
-        refuse(client, session, spec, reply)
-    return hold
+async def undo(
+    client: Client, session: Session, claim: Claim, error: BaseException, answered: bool, until: float | None
+) -> None:
+    """Leave nothing behind of a claim after this error; EngineUnavailable if that cannot be said."""
+    # An interrupt can come at any line, also at one where the hold is kept already.
+    session.forget(claim.id)
+    if not answered and isinstance(error, EngineUnavailable) and error.outcome == "not done":
+        return
+    gone = await client.io.shielded(client.withdraw(claim, not answered, answer_by(until)))
+    if not gone and isinstance(error, Missed | EngineUnavailable):
+        problem = f"the claim on {claim.name!r} could not be withdrawn yet"
+        raise EngineUnavailable(str(client), problem, "unknown") from error
 
 
 def answer_by(until: float | None) -> float:
@@ -160,9 +156,19 @@ async def stand_in_line(
     client: Client, claim: Claim, spec: Spec, place: Place, until: float | None
 ) -> tuple[float, Standing | Deadlocked]:
     """Wait for the lock. Returns when the claim stands otherwise than in line, and when that was asked."""
+    client.waiting.add(claim.id)
+    try:
+        return await look_out(client, claim, spec, place, until)
+    finally:
+        client.waiting.discard(claim.id)
+
+
+async def look_out(
+    client: Client, claim: Claim, spec: Spec, place: Place, until: float | None
+) -> tuple[float, Standing | Deadlocked]:
+    """The same, in line already."""
     io = client.io
     signal = client.wakeups.signal(claim.id, io)
-    client.waiting.add(claim.id)
     assert client.keeper is not None
     client.keeper.sweep_soon()
     pauses = full_jitter(FIRST_POLL, LAST_POLL, io.uniform)

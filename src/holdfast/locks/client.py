@@ -159,11 +159,11 @@ class Client:
 
     def new_claim(self, session: Session, spec: Spec, waits: bool, owner: str = "") -> Claim:
         """A claim with an id of its own, of whoever is running now unless told."""
-        current, thread = current_owner()
+        current, thread = current_owner(self.io.task())
         id_ = session.id
         return Claim(
-            session.claim_id(), id_, f"{id_}/{owner or current}", f"{self.namespace}.{spec.kind}", spec.name,
-            spec.mode, spec.subtree, spec.limit, waits, False, spec.max_hold, spec.note, thread,
+            f"{id_}-{next(session.numbers)}", id_, f"{id_}/{owner or current}", f"{self.namespace}.{spec.kind}",
+            spec.name, spec.mode, spec.subtree, spec.limit, waits, False, spec.max_hold, spec.note, thread,
         )  # fmt: skip
 
     async def withdraw(self, claim: Claim, unanswered: bool, by: float = float("inf")) -> bool:

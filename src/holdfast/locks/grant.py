@@ -88,15 +88,6 @@ class GrantView:
         """It was lent to somebody for a while, and is given back by whoever lent it."""
         self._released = True
 
-    def _give_back_once(self) -> None:
-        """One grant is one entry: releasing it twice must not give back somebody else's."""
-        with self._hold.session.lock:
-            if self._released:
-                raise NotHeld(self.name, self.token)
-            self._released = True
-        if self._unhook is not None and self._hold.entries > 1:
-            self._unhook()
-
     def __repr__(self) -> str:
         hold = self._hold
         if self._released:
@@ -108,8 +99,11 @@ class GrantView:
         return f"<{type(self).__name__} {self.name!r} token={self.token} {state}>"
 
     def __del__(self, _warn: Any = warnings.warn) -> None:
-        if getattr(self, "_released", True):
-            return
+        try:
+            if self._released:
+                return
+        except AttributeError:
+            return  # it was never made whole
         hold = self._hold
         if hold.released or hold.withdrawn or hold.reason is not None or self._pid != os.getpid():
             return

@@ -61,11 +61,11 @@ async def adopt(client: Client, text: str) -> Hold:
         raise InvalidRequest("text", "…", f"it is from another namespace than {client.namespace!r}")
     need_hand_over(client)
     limit = flags.lstrip("xst")
-    owner, thread = current_owner()
+    owner, thread = current_owner(client.io.task())
     while True:
         session = await client.live_session()
         claim = Claim(
-            session.claim_id(), session.id, f"{session.id}/{owner}", kind, name,
+            f"{session.id}-{next(session.numbers)}", session.id, f"{session.id}/{owner}", kind, name,
             "exclusive" if flags[0] == "x" else "shared", "t" in flags, int(limit or 0),
             thread=thread,
         )  # fmt: skip

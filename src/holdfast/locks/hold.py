@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.errors import LockLost, NotHeld
 from holdfast.locks.session import Session
@@ -17,6 +17,12 @@ CallBack = Callable[[Callable[[], object]], None]
 """Calls a function of a user's, somewhere else."""
 
 
+class Entry(Protocol):
+    """What somebody was given who holds it by an entry of their own, and gives back once."""
+
+    _released: bool
+
+
 class Hold:
     """What is held by one claim, shared by the grant and its re-entries.
 
@@ -25,13 +31,14 @@ class Hold:
     """
 
     __slots__ = (
-        "_event", "_io", "_set_event", "claim", "ends", "entries", "on_lost", "reason", "released", "session",
+        "_event", "_io", "_set_event", "claim", "ends", "entries", "key", "on_lost", "reason", "released", "session",
         "slot", "token", "withdrawn",
     )  # fmt: skip
 
     def __init__(self, io: Io, session: Session, claim: Claim, token: int, slot: int | None, ends: float) -> None:
         self._io, self.session, self.claim = io, session, claim
         self.token, self.slot, self.ends = token, slot, ends
+        self.key = (claim.owner, claim.kind, claim.name)
         self.entries = 1
         self.released = False
         self.withdrawn = False
@@ -65,17 +72,18 @@ class Hold:
         if self.reason is not None:
             raise LockLost(self.claim.name, self.token, self.reason)
 
-    def let_go(self) -> bool:
+    def let_go(self, grant: Entry | None = None) -> bool:
         """One entry less; whether it was the last, so that the lock itself has to be given back."""
         with self.session.lock:
-            if self.released:
+            if self.released or (grant is not None and grant._released):
                 raise NotHeld(self.claim.name, self.token)
+            if grant is not None:
+                grant._released = True
+            if self.entries == 1:
+                self.released = True
+                return True
             self.entries -= 1
-            if self.entries:
-                return False
-            self.entries = 1
-            self.released = True
-            return True
+            return False
 
     def why_over(self) -> str:
         """What made the deadline pass."""

@@ -7,22 +7,21 @@ never reused, and a child task does not inherit its parent's.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from holdfast.core.names import check_name, legible
 from holdfast.errors import InvalidRequest
+from holdfast.runtime.task import LoopTask
 
 _chosen: ContextVar[str | None] = ContextVar("holdfast-owner", default=None)
 _numbers = itertools.count(1)
 _threads = threading.local()
-_tasks: dict[int, tuple[weakref.ref[asyncio.Task[Any]], str]] = {}
+_tasks: dict[int, tuple[weakref.ref[LoopTask], str]] = {}
 """By the address of a task, which is another one's when it is gone: so the task itself is compared."""
 
 
@@ -38,21 +37,14 @@ def owner(name: str) -> Iterator[None]:
         _chosen.reset(reset)
 
 
-def running_task() -> asyncio.Task[Any] | None:
-    """The task that is running in this thread, if one is."""
-    loop = asyncio._get_running_loop()
-    return None if loop is None else asyncio.current_task(loop)
-
-
-def current_owner() -> tuple[str, str]:
+def current_owner(task: LoopTask | None) -> tuple[str, str]:
     """The owner that is running now (the chosen one, else the task, else the thread), and what people call it."""
     chosen = _chosen.get()
-    loop = asyncio._get_running_loop()
-    task = None if loop is None else asyncio.current_task(loop)
     if task is not None:
         known = _tasks.get(id(task))
         own = known[1] if known is not None and known[0]() is task else _name_task(task)
-        return chosen or own, legible(task.get_name())
+        name = task.get_name()
+        return chosen or own, name if name.isascii() else legible(name)
     try:
         own = _threads.id
     except AttributeError:
@@ -60,11 +52,11 @@ def current_owner() -> tuple[str, str]:
     return chosen or own, legible(threading.current_thread().name)
 
 
-def _name_task(task: asyncio.Task[Any]) -> str:
+def _name_task(task: LoopTask) -> str:
     """A number of its own for a task, forgotten with it."""
     address = id(task)
 
-    def forget(gone: weakref.ref[asyncio.Task[Any]]) -> None:
+    def forget(gone: weakref.ref[LoopTask]) -> None:
         known = _tasks.get(address)
         if known is not None and known[0] is gone:
             del _tasks[address]

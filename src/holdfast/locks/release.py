@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from holdfast.core.table.commands import Done
 from holdfast.errors import LockLost, NotHeld
 from holdfast.locks.client import Client
+from holdfast.locks.grant import GrantView
 from holdfast.locks.hold import Hold
 from holdfast.model import Claim, Gone
 
 
-async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
+async def release(client: Client, hold: Hold, by: float = inf, grant: GrantView | None = None) -> None:
     """Give a hold back; its last entry gives back the lock. LockLost if it was lost before.
 
     The claim id is kept until the engine has confirmed: a release that failed may be repeated,
-    and the keeper goes on by itself.
+    and the keeper goes on by itself. One `grant` is one entry: it is released once, unless that failed.
     """
     entries = hold.entries
     try:
-        last = hold.let_go()
+        last = hold.let_go(grant)
         if hold.reason is not None:
             raise LockLost(hold.claim.name, hold.token, hold.reason)
         if not last:
+            if grant is not None and grant._unhook is not None:
+                grant._unhook()
             return
         claim, until = hold.claim, client.until()
         if by < until:
@@ -29,9 +34,13 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
             reply = await give_back(client, claim, until)
         else:
             reply = await client.verbs.release(claim, until)
-    except (LockLost, NotHeld):
+    except NotHeld:
         raise
     except BaseException as error:
+        if grant is not None:
+            grant._released = False
+        if isinstance(error, LockLost):
+            raise
         if entries > 1 and not hold.released:
             raise  # others hold it by entries of their own; had they let go meanwhile, ours would be the last
         # It may be free already, and will be once the keeper gets through: not valid from here on.
@@ -48,6 +57,8 @@ async def release(client: Client, hold: Hold, by: float = float("inf")) -> None:
         hold.released = False
         hold.lose(reply.reason)
         hold.released = True
+        if grant is not None:
+            grant._released = False
         raise LockLost(hold.claim.name, hold.token, reply.reason)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Session:
     """One proof of life. Its deadline is moved by confirmed heartbeats only, and counts from their sending."""
 
-    __slots__ = ("_numbers", "deadline", "holds", "id", "in_danger", "lock", "mortal", "named", "over", "ttl")
+    __slots__ = ("deadline", "holds", "id", "in_danger", "lock", "mortal", "named", "numbers", "over", "ttl")
 
     def __init__(self, id_: str, ttl: float, deadline: float) -> None:
         self.id, self.ttl, self.deadline = id_, ttl, deadline
@@ -29,23 +29,19 @@ class Session:
         self.named: dict[tuple[str, str, str], list[Hold]] = {}
         """Holds by owner, kind and name: with thousands of them, looking for one must not look at all."""
         self.lock = threading.Lock()
-        self._numbers = itertools.count(1)
-
-    def claim_id(self) -> str:
-        """A new claim id, chosen before anything is sent."""
-        return f"{self.id}-{next(self._numbers)}"
+        self.numbers = itertools.count(1)
+        """Of its claims, whose ids are chosen before anything is sent."""
 
     def add(self, hold: Hold) -> bool:
         """Keep a new hold, unless the session has ended meanwhile."""
         with self.lock:
             if self.over is not None:
                 return False
-            claim = hold.claim
-            key = (claim.owner, claim.kind, claim.name)
-            self.holds[claim.id] = hold
-            self.named.setdefault(key, []).append(hold)
+            id_ = hold.claim.id
+            self.holds[id_] = hold
+            self.named.setdefault(hold.key, []).append(hold)
             if hold.ends != inf:
-                self.mortal[claim.id] = hold
+                self.mortal[id_] = hold
             return True
 
     def drop(self, hold: Hold) -> None:
@@ -59,14 +55,13 @@ class Session:
             if self.mortal:
                 self.mortal.pop(claim_id, None)
             if hold is not None:
-                claim = hold.claim
-                key = (claim.owner, claim.kind, claim.name)
                 # An interrupt can have come between the two, so it need not be in both.
-                there = self.named.get(key)
+                there = self.named.get(hold.key)
                 if there is not None and hold in there:
-                    there.remove(hold)
-                    if not there:
-                        del self.named[key]
+                    if len(there) > 1:
+                        there.remove(hold)
+                    else:
+                        del self.named[hold.key]
 
     def end(self, reason: str) -> list[Hold]:
         """End the session, and give back what was held under it."""

@@ -81,10 +81,8 @@ async def _release_each(client: Client, grants: Sequence[GrantView]) -> None:
         if grant._released or grant._hold.released:
             continue  # somebody released this one by itself
         try:
-            grant._give_back_once()
-            await release(client, grant._hold)
+            await release(client, grant._hold, grant=grant)
         except BaseException as error:  # noqa: BLE001 - the others have to be released whatever it is
-            grant._released = False
             first = first or error
     if first is not None:
         raise first

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from holdfast.runtime import clock
 from holdfast.runtime.io import Event, Signal
+from holdfast.runtime.task import running_task
 
 T = TypeVar("T")
 
@@ -81,6 +82,7 @@ class BlockingIo:
 
     now = staticmethod(clock.now)
     uniform = staticmethod(random.uniform)
+    task = staticmethod(running_task)
 
     def __init__(self, port: BlockingPort) -> None:
         self.port = port

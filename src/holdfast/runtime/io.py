@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from holdfast.runtime.task import LoopTask
+
 T = TypeVar("T")
 
 
@@ -45,6 +47,9 @@ class Io(Protocol):
 
         Work that limits itself in time does so without cancelling the task that it runs in.
         """
+
+    def task(self) -> LoopTask | None:
+        """The task that is running now, if a loop runs one."""
 
     def signal(self) -> Signal:
         """A signal that `wait` of this Io understands."""

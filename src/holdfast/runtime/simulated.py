@@ -17,6 +17,7 @@ from types import coroutine
 from typing import Any, Protocol, TypeVar
 
 from holdfast.runtime.io import Event, Signal
+from holdfast.runtime.task import LoopTask, running_task
 
 T = TypeVar("T")
 
@@ -300,6 +301,9 @@ class SimulatedIo:
 
     def uniform(self, low: float, high: float) -> float:
         return self.world.random.uniform(low, high)
+
+    def task(self) -> LoopTask | None:
+        return running_task()
 
     async def call(self, request: Any, until: float) -> Any:
         """There and back: the request is handled half-way, so a cancellation can fall on either side of it."""

@@ -69,7 +69,7 @@ class Node:
 
     def handle(self, request: Request, sender: object, answer: Callable[[Any], None]) -> None:
         """Run a script."""
-        answer(getattr(self, request.script.name)(*map(_text, request.args)))
+        answer(getattr(self, request.form.script.name)(*map(_text, request.args)))
 
     def redlock_enter(self, claim: str, lock: str, ttl: str, hoped: str, max_hold: str, who: str) -> list[Any]:
         id_, now, now_us = claim.encode(), self.now_ms(), int(self._now() * 1_000_000)

@@ -61,7 +61,7 @@ def claim_of(locks: Any, name: str) -> Claim:
     """A claim of this client that the engine has not heard of."""
     with locks.lock("warm-up"):
         session = locks._core.session
-    return Claim(session.claim_id(), session.id, "somebody", f"{locks._core.namespace}.lock", name)
+    return Claim(f"{session.id}-{next(session.numbers)}", session.id, "somebody", f"{locks._core.namespace}.lock", name)
 
 
 def test_an_uncontended_pair_is_two_requests(connect: Connect) -> None:

@@ -15,6 +15,7 @@ from holdfast.engines.redlock.engine import RedlockEngine
 from holdfast.engines.redlock.ledger import Debt
 from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
 from holdfast.engines.redlock.verbs import UNANSWERED
+from holdfast.engines.resp.wire import Request
 from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import run
@@ -33,7 +34,8 @@ class Interrupted:
 
     def call(self, request: Round, until: float) -> Answers:
         answers: Answers = self._port.call(request, until)
-        then = self.then.pop(getattr(getattr(request.request, "script", None), "name", ""), None)
+        asked = request.request
+        then = self.then.pop(asked.form.script.name, None) if isinstance(asked, Request) else None
         return answers if then is None else then(request, answers)
 
 

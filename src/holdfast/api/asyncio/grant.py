@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import cast
 
 from holdfast.api.body import Body
-from holdfast.errors import NotHeld
 from holdfast.locks import handing, several
 from holdfast.locks.client import Client as Core
 from holdfast.locks.grant import GrantView
@@ -33,14 +32,7 @@ class Grant(GrantView):
 
     async def release(self) -> None:
         """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
-        try:
-            self._give_back_once()
-            await release(self._client, self._hold)
-        except NotHeld:
-            raise
-        except BaseException:
-            self._released = False
-            raise
+        await release(self._client, self._hold, grant=self)
 
     async def hand_over(self) -> str:
         """A secret text by which another client may adopt this grant; this one holds until then."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import cast
 
-from holdfast.errors import HoldfastError, LockLost, NotHeld
+from holdfast.errors import HoldfastError, LockLost
 from holdfast.locks import handing, several
 from holdfast.locks.client import Client as Core
 from holdfast.locks.grant import GrantView
@@ -34,14 +34,7 @@ class Grant(GrantView):
 
     def release(self) -> None:
         """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
-        try:
-            self._give_back_once()
-            run(release(self._client, self._hold))
-        except NotHeld:
-            raise
-        except BaseException:
-            self._released = False
-            raise
+        run(release(self._client, self._hold, grant=self))
 
     def hand_over(self) -> str:
         """A secret text by which another client may adopt this grant; this one holds until then."""

@@ -39,9 +39,7 @@ class PushStream(Stream):
         if not self._waiting:
             self.end(problem)
 
-    def data_received(self, data: bytes) -> None:
-        self._heard = clock.now()
-        self._feed(data)
+    def _answer(self) -> None:
         gets, waiting = self._gets, self._waiting
         try:
             reply = gets()

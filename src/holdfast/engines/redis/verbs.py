@@ -20,7 +20,7 @@ from holdfast.core.table.rows import WITHDRAWN, Session
 from holdfast.engines.redis import replies
 from holdfast.engines.redis.bell import Bell
 from holdfast.engines.redis.ghosts import Ghosts
-from holdfast.engines.resp.wire import Joins, Lost, Part, Request, Script
+from holdfast.engines.resp.wire import Form, Joins, Lost, Part, Request, Script
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, LockInfo, Place
 from holdfast.runtime.io import Io, Signal
@@ -35,6 +35,8 @@ LOCKS_A_REQUEST = 200
 MOST_LISTED = 10_000
 DONE = Done()
 """Made once: nobody changes it, and a release is answered by nothing else nearly always."""
+ONCE = ("break", "cell_set")
+"""What is never sent again: it would break whoever came next, or take what it wrote itself for somebody else's."""
 MISSING = "Redis no longer has it: it was evicted, flushed, or lost in a failover"
 
 
@@ -48,21 +50,21 @@ class RedisVerbs:
 
     def __init__(self, engine: RedisEngine, io: Io, bell: Signal) -> None:
         self.engine, self.io, self.bell = engine, io, bell
-        self._ledger, self._prefix = engine.ledger, engine.prefix
+        self._ledger, prefix = engine.ledger, engine.prefix
         self._namespace, self._start = engine.namespace, len(engine.namespace) + 1
         names = (
-            "open renew sweep close enter look release leave hand_over adopt break inspect claims living cell_get "
-            "cell_set watch unwatch fetch raise_tokens record"
+            "open renew sweep close look leave hand_over adopt break inspect claims living cell_get cell_set watch "
+            "unwatch fetch raise_tokens record"
         )
-        self._scripts = {name: script(name) for name in names.split()}
-        self._enter, self._release = self._scripts["enter"], self._scripts["release"]
+        self._forms = {name: Form(script(name), prefix, repeats=name not in ONCE) for name in names.split()}
         # What is neither counted nor ends by itself may be taken and given back together with others.
         several = script("several")
-        self._taking, self._giving = Joins(several, group=1, takes=1), Joins(several, group=1, takes=0)
+        self._entering = Form(script("enter"), prefix, joins=Joins(several, group=1, takes=1))
+        self._releasing = Form(script("release"), prefix, again="1", joins=Joins(several, group=1, takes=0))
         self._ghosts = Ghosts(engine.ledger)
 
-    async def _run(self, name: str, until: float, *args: Part, repeats: bool = True) -> Any:
-        return await self.io.call(Request(self._scripts[name], self._prefix, args, repeats), until)
+    async def _run(self, name: str, until: float, *args: Part) -> Any:
+        return await self.io.call(Request(self._forms[name], args), until)
 
     def _lock(self, kind: str, name: str) -> str:
         """What the scripts call a lock: the namespace is in the prefix already."""
@@ -125,15 +127,14 @@ class RedisVerbs:
         busy = self._ledger.sending(claim)
         # Numbers as text, which is packed in half the time.
         request = Request(
-            self._enter,
-            self._prefix,
+            self._entering,
             (
                 id_, claim.session, owner, lock, mode, f"{claim.limit}" if claim.limit else "0",
                 "0" if not claim.waits else "2" if busy else "1",
                 "0" if claim.max_hold is None else f"{milliseconds(claim.max_hold)}", note, thread, keep,
             ),
-            True, None, None if claim.limit or claim.max_hold is not None or "\n" in note + thread else self._taking,
-            f"{mode}\n{id_}\n{owner}\n{lock}\n{note}\n{thread}\n{keep}\n",
+            "" if claim.limit or claim.max_hold is not None or "\n" in note or "\n" in thread
+            else f"{mode}\n{id_}\n{owner}\n{lock}\n{note}\n{thread}\n{keep}\n",
         )  # fmt: skip
         try:
             reply = await self.io.call(request, until)
@@ -175,9 +176,7 @@ class RedisVerbs:
 
     async def release(self, claim: Claim, until: float) -> Done | Gone:
         id_, lock = claim.id, f"{claim.kind[self._start :]}:{claim.name}"
-        request = Request(
-            self._release, self._prefix, (id_, claim.session, lock, "0"), True, "1", self._giving, f"r\n{id_}\n{lock}\n"
-        )
+        request = Request(self._releasing, (id_, claim.session, lock, "0"), f"r\n{id_}\n{lock}\n")
         # Before it is sent, so that no heartbeat misses it.
         self._ledger.forget(claim)
         try:
@@ -219,8 +218,7 @@ class RedisVerbs:
     # For people
 
     async def break_lock(self, kind: str, name: str, force: bool, until: float) -> BreakUnderWay:
-        # A repeat would break whoever came next.
-        told = await self._run("break", until, self._lock(kind, name), int(force), repeats=False)
+        told = await self._run("break", until, self._lock(kind, name), int(force))
         return BreakUnderWay(tuple(id_.decode() for id_ in told))
 
     async def inspect(self, kind: str, name: str, until: float) -> LockInfo:
@@ -255,10 +253,9 @@ class RedisVerbs:
     async def cell_set(
         self, kind: str, name: str, value: bytes | None, version: int | None, keep: float | None, until: float
     ) -> CellValue | Mismatch:
-        # A repeat would take what its own first try wrote for somebody else's.
         reply = await self._run(
             "cell_set", until, self._lock(kind, name), int(value is not None), value or b"",
-            "" if version is None else version, milliseconds(keep), repeats=False,
+            "" if version is None else version, milliseconds(keep),
         )  # fmt: skip
         return Mismatch(int(reply[1])) if reply[0] == b"mismatch" else CellValue(value, int(reply[1]))
 

@@ -19,7 +19,7 @@ from holdfast.engines.redis.verbs import CLAIMS_A_REQUEST, milliseconds, script
 from holdfast.engines.redlock.ledger import Debt
 from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
 from holdfast.engines.redlock.tail import Tail
-from holdfast.engines.resp.wire import Part, Plain, Request
+from holdfast.engines.resp.wire import Form, Part, Plain, Request
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, LockInfo, Party, Place, Refused
 from holdfast.runtime.io import Io, Signal
@@ -50,11 +50,13 @@ class RedlockVerbs(NarrowVerbs):
         self.engine, self.io, self.bell = engine, io, bell
         self._ledger, self._prefix, self._nodes = engine.ledger, engine.prefix, len(engine.routes)
         self._namespace, self._start = engine.namespace, len(engine.namespace) + 1
+        names = ("enter", "confirm", "extend", "release", "inspect", "break")
+        self._forms = {name: Form(script(f"redlock_{name}"), engine.prefix) for name in names}
 
     async def _round(
         self, name: str, until: float, *args: Part, nodes: frozenset[int] | None = None, tail: Tail | None = None
     ) -> Answers:
-        request = Request(script(f"redlock_{name}"), self._prefix, args)
+        request = Request(self._forms[name], args)
         answers: Answers = await self.io.call(Round(request, self.engine.node_limit, nodes, tail), until)
         return answers
 
@@ -343,7 +345,7 @@ class RedlockVerbs(NarrowVerbs):
         return tuple(info for info in infos if info.holders)
 
     async def raise_tokens(self, above: int, until: float) -> Done:
-        request = Request(script("raise_tokens"), self._prefix, (above,))
+        request = Request(Form(script("raise_tokens"), self._prefix), (above,))
         self._check_majority(await self.io.call(Round(request, self.engine.node_limit), until))
         return Done()
 

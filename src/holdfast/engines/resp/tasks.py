@@ -16,7 +16,6 @@ from holdfast.engines.resp.wire import (
     WRONG_SERVER,
     Address,
     AnyRequest,
-    Joins,
     Login,
     Lost,
     Request,
@@ -35,6 +34,8 @@ MOST_FORMER = 8
 """How many connections to servers that had the namespace once are left open for replies."""
 ALONE = 64
 """How many requests are sent by themselves after one that had to be sent twice: where many want one lock, most are."""
+MOST_AT_ONCE = 65536
+"""How many bytes are read at once, into a place that is there already: a new one each time costs more than to read."""
 TICK = 0.05
 """How often a connection with requests under way looks for one whose time is over."""
 
@@ -52,7 +53,7 @@ class Taker(Protocol):
     def set_exception(self, error: Lost, /) -> None: ...
 
 
-class Stream(asyncio.Protocol):
+class Stream(asyncio.BufferedProtocol):
     """One connection. Replies come in the order of the requests, so nobody has to wait for another's reply to send."""
 
     at_once = 16
@@ -65,7 +66,9 @@ class Stream(asyncio.Protocol):
         self.problem: str | None = None
         """Why it is not usable any more."""
         self._reader = Reader()
-        self._gets, self._feed = self._reader.gets, self._reader.feed
+        self._gets = self._reader.gets
+        self._feed: Callable[[bytearray, int, int], None] = self._reader.feed  # type: ignore[assignment]
+        self._buffer = bytearray(MOST_AT_ONCE)
         self._future: Callable[[], asyncio.Future[Any]] = loop.create_future
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
@@ -101,18 +104,19 @@ class Stream(asyncio.Protocol):
         self._out.append(packed)
         self._see_to_it()
 
-    def join(self, joins: Joins, request: Request, until: float) -> asyncio.Future[Any]:
+    def join(self, request: Request, until: float) -> asyncio.Future[Any]:
         """Send a request as one with others of this turn; the future gets its reply, Lost or APART."""
-        future = self._future()
-        joint = self._joint
+        future, joint, joins = self._future(), self._joint, request.form.joins
+        assert joins is not None
         if joint is None or joint.group != request.args[joins.group]:
             self._close_joint()
             joint = self._joint = Joint(joins, request, self._send_again)
             self._see_to_it()
         joint.parts.append(request.own)
         joint.takes += joins.takes
-        joint.waiting.append((request, future, until))
-        if len(joint.waiting) >= self.as_one:
+        joint.limits.append(until)
+        joint.futures.append(future)
+        if len(joint.futures) >= self.as_one:
             self._write()
         return future
 
@@ -120,13 +124,12 @@ class Stream(asyncio.Protocol):
         """Nothing joins it any more: what comes now is sent after it."""
         joint, self._joint = self._joint, None
         if joint is not None:
-            if len(joint.waiting) > 1:
+            if len(joint.futures) > 1:
                 self._out.append(joint.packed())
                 self._waiting.append((joint, joint.until, clock.now()))
             else:
-                request, future, until = joint.waiting[0]
-                self._out.append(request.packed(False))
-                self._waiting.append((future, until, clock.now()))
+                self._out.append(joint.first.packed(False))
+                self._waiting.append((joint.futures[0], joint.limits[0], clock.now()))
 
     def _send_again(self, joint: Joint, packed: bytes) -> None:
         self.send_for(joint, packed, joint.until)
@@ -153,9 +156,16 @@ class Stream(asyncio.Protocol):
         if self._transport is not None and self.problem is None:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._heard = clock.now()
-        self._feed(data)
+        self._feed(self._buffer, 0, nbytes)
+        self._answer()
+
+    def _answer(self) -> None:
+        """Give everybody the reply that has come for them."""
         gets, waiting = self._gets, self._waiting
         try:
             reply = gets()
@@ -168,7 +178,7 @@ class Stream(asyncio.Protocol):
             self.end(f"the server sent something else than replies: {error}")
         except BaseException:
             # One that has its reply went on, and was interrupted. What else has come is for the next turn.
-            self.loop.call_soon(self.data_received, b"")
+            self.loop.call_soon(self._answer)
             raise
 
     def _tick(self) -> None:
@@ -251,14 +261,14 @@ class RespAsyncioPort:
         if stream is not None and stream.problem is None:
             try:
                 reply: Any = APART
-                if request.joins is not None:
+                if type(request) is Request and request.own:
                     if self._crowded:
                         self._crowded -= 1
                     else:
-                        reply = await stream.join(request.joins, request, until)
-                        if reply == APART:
+                        reply = await stream.join(request, until)
+                        if reply is APART:
                             self._crowded = ALONE
-                if reply == APART:
+                if reply is APART:
                     reply = await stream.send(request.packed(False), until)
                 if isinstance(reply, ReplyError):
                     reply = await self._after_error(request, reply, stream, False, 1, until)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha1
 from importlib.resources import files
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from hiredis import ReplyError as ReplyError
 from hiredis import pack_command
@@ -88,34 +88,46 @@ class Joins:
     """How many tokens it may need."""
 
 
-@dataclass(slots=True)
-class Request:
-    """One script call. All keys of a namespace lie in one slot, so its prefix stands for them."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a script's calls have in common. All keys of a namespace lie in one slot, so its prefix stands for them."""
 
     script: Script
     prefix: str
-    args: tuple[Part, ...]
     repeats: bool = True
-    """Whether it is safe to send it again when nobody knows whether it was carried out."""
+    """Whether it is safe to send one again when nobody knows whether it was carried out."""
     again: Part | None = None
     """The last argument then, if that differs."""
     joins: Joins | None = None
-    """How it may be sent together with others, as one."""
+    """How some may be sent together with others, as one."""
+
+
+@dataclass(slots=True)
+class Request:
+    """One script call."""
+
+    form: Form
+    args: tuple[Part, ...]
     own: str = ""
-    """What is its own among them."""
+    """What is its own among those that go as one; empty if it goes by itself."""
     sent_twice: bool = False
     """Whether it was sent again: the first one may still arrive, after whatever comes next."""
 
+    @property
+    def repeats(self) -> bool:
+        return self.form.repeats
+
     def packed(self, repeated: bool) -> bytes:
         """The short form: the server knows the script by its hash."""
-        return pack((*self.script.start, "1", self.prefix, *self._sent(repeated)))
+        return pack((*self.form.script.start, "1", self.form.prefix, *self._sent(repeated)))
 
     def packed_in_full(self, repeated: bool) -> bytes:
         """The long form, for a server that does not know the script (any more)."""
-        return pack(("EVAL", self.script.text, 1, self.prefix, *self._sent(repeated)))
+        return pack(("EVAL", self.form.script.text, 1, self.form.prefix, *self._sent(repeated)))
 
     def _sent(self, repeated: bool) -> tuple[Part, ...]:
-        return (*self.args[:-1], self.again) if repeated and self.again is not None else self.args
+        again = self.form.again if repeated else None
+        return self.args if again is None else (*self.args[:-1], again)
 
 
 @dataclass(slots=True)
@@ -125,7 +137,6 @@ class Plain:
     parts: tuple[Part, ...]
     repeats: bool = True
     sent_twice: bool = False
-    joins: ClassVar[None] = None
 
     def packed(self, repeated: bool) -> bytes:
         return pack(self.parts)

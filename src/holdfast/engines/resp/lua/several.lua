@@ -3,7 +3,7 @@
 -- ARGV[1] session  ARGV[2] how many locks are to be taken
 -- ARGV[3] for each, a line a word: x or s (mode), claim id, owner, lock, note, thread and for how many ms keys are kept,
 -- to take it; r, claim id and lock, to give it back. One argument, as each costs both sides more than all its words.
--- Returns for each its token, 1 if it was given back, or 0 if nothing was done. Nothing at all if none of them is plain.
+-- Returns for each its token, 1 if it was given back, or nil if nothing was done. Nothing at all if none of them is plain.
 local P, call, session = KEYS[1], redis.call, ARGV[1]
 local stamp = call('TIME')
 local now_us = stamp[1] * 1000000 + stamp[2]
@@ -28,7 +28,7 @@ local word = string.gmatch(ARGV[3], '([^\n]*)\n')
 local what = word()
 while what do
   local id = word()
-  local answer = 0
+  local answer = false
   if what == 'r' then
     local lock = word()
     local mine = call('HMGET', lock_start .. lock, '', id)
