@@ -13,7 +13,7 @@ from holdfast.core.table.commands import Command
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Hear
 from holdfast.engines.holdfast.port import Carry, Port
-from holdfast.engines.resp.tasks import Stream
+from holdfast.engines.resp.tasks import Stream, give
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
@@ -47,9 +47,7 @@ class PushStream(Stream):
                 if isinstance(reply, PushNotification):
                     self._hear(reply)
                 else:
-                    future = waiting.popleft()[0]
-                    if not future.done():
-                        future.set_result(reply)
+                    give(waiting.popleft()[0], reply)
                 reply = gets()
         except (ProtocolError, IndexError) as error:
             self.end(f"the server sent something else than replies: {error}")

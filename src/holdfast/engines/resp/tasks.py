@@ -25,7 +25,7 @@ from holdfast.engines.resp.wire import (
 )
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import within
+from holdfast.runtime.asyncio import go_on, within
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.route import Route
@@ -53,6 +53,14 @@ class Taker(Protocol):
     def set_exception(self, error: Lost, /) -> None: ...
 
 
+def give(taker: Taker, reply: Any) -> None:
+    """Give somebody the reply; a task that waits for it goes on at once."""
+    if isinstance(taker, asyncio.Future):
+        go_on(((taker, reply),))
+    elif not taker.done():
+        taker.set_result(reply)
+
+
 class Stream(asyncio.BufferedProtocol):
     """One connection. Replies come in the order of the requests, so nobody has to wait for another's reply to send."""
 
@@ -67,8 +75,9 @@ class Stream(asyncio.BufferedProtocol):
         """Why it is not usable any more."""
         self._reader = Reader()
         self._gets = self._reader.gets
-        self._feed: Callable[[bytearray, int, int], None] = self._reader.feed  # type: ignore[assignment]
-        self._buffer = bytearray(MOST_AT_ONCE)
+        self._feed: Callable[[memoryview, int, int], None] = self._reader.feed  # type: ignore[assignment]
+        # A view: asyncio's TLS takes slices of it, and would write into copies of a bytearray's.
+        self._buffer = memoryview(bytearray(MOST_AT_ONCE))
         self._future: Callable[[], asyncio.Future[Any]] = loop.create_future
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
@@ -156,7 +165,7 @@ class Stream(asyncio.BufferedProtocol):
         if self._transport is not None and self.problem is None:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -170,9 +179,7 @@ class Stream(asyncio.BufferedProtocol):
         try:
             reply = gets()
             while reply is not False:
-                future = waiting.popleft()[0]
-                if not future.done():
-                    future.set_result(reply)
+                give(waiting.popleft()[0], reply)
                 reply = gets()
         except (ProtocolError, IndexError) as error:
             self.end(f"the server sent something else than replies: {error}")
