@@ -26,15 +26,15 @@ def engine(database: SqlDatabase) -> Iterator[Engine]:
     made.dispose()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite+aiosqlite", "postgresql+psycopg", "postgresql+asyncpg"])
 async def async_engine(request: pytest.FixtureRequest, tmp_path: object) -> AsyncIterator[AsyncEngine]:
     database: SqlDatabase
-    if request.param == "sqlite":
+    if request.param == "sqlite+aiosqlite":
         database = Sqlite(f"{tmp_path}/fence.db")
     else:
         database = Postgres(request.getfixturevalue("postgres_server").url)
     database.create()
-    made = create_async_engine(database.sqlalchemy_url.replace("sqlite:", "sqlite+aiosqlite:"))
+    made = create_async_engine(f"{request.param}:{database.sqlalchemy_url.partition(':')[2]}")
     yield made
     await made.dispose()
 
@@ -132,6 +132,14 @@ async def test_an_asyncio_session_is_fenced(async_engine: AsyncEngine, name: str
     async with AsyncSession(async_engine) as session:
         with pytest.raises(StaleToken):
             await FENCE.check(session, 17, resource=name)
+
+
+async def test_an_asyncio_engine_in_autocommit_is_refused(async_engine: AsyncEngine, name: str) -> None:
+    engine = create_async_engine(async_engine.url, isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        with pytest.raises(InvalidRequest, match="begin one first"):
+            await FENCE.check(connection, 17, resource=name)
+    await engine.dispose()
 
 
 async def test_an_asyncio_connection_in_autocommit_is_refused(async_engine: AsyncEngine, name: str) -> None:

@@ -53,7 +53,7 @@ class _DbApi:
         self.asynchronous = hasattr(self._connection, "__aenter__")
 
     async def autocommits(self) -> bool:
-        return _autocommits(self._connection, self._driver)
+        return bool(_autocommits(self._connection))
 
     async def execute(self, statement: str, parameters: dict[str, Any]) -> Answer:
         text, gives_rows = _prepared(statement, self._driver)
@@ -105,18 +105,21 @@ class _SqlAlchemy:
     async def autocommits(self) -> bool:
         connection = await self._connection()
         options = (connection.sync_connection if self.asynchronous else connection).get_execution_options()
-        driver = {"postgresql": "psycopg", "sqlite": "sqlite3", "mysql": "pymysql"}[self.dialect]
-        return options.get("isolation_level") == "AUTOCOMMIT" or _autocommits(await self._raw(), driver)
+        if options.get("isolation_level") == "AUTOCOMMIT":
+            return True
+        pooled = await self._pooled()
+        told = _autocommits(pooled.driver_connection)
+        # asyncpg knows nothing of it: there SQLAlchemy's own layer over it decides.
+        return bool(getattr(pooled.dbapi_connection, "autocommit", False)) if told is None else told
 
     async def register(self, function: str, value: str | None) -> None:
-        raw = await self._raw()
+        raw = (await self._pooled()).driver_connection
         await settled(raw.create_function(function, 0, lambda: value))
 
-    async def _raw(self) -> Any:
-        """The driver's own connection."""
+    async def _pooled(self) -> Any:
+        """What SQLAlchemy's pool has given: the driver's own connection, and its own layer over that."""
         connection = await self._connection()
-        pooled = await connection.get_raw_connection() if self.asynchronous else connection.connection
-        return pooled.driver_connection
+        return await connection.get_raw_connection() if self.asynchronous else connection.connection
 
     async def execute(self, statement: str, parameters: dict[str, Any]) -> Answer:
         from sqlalchemy import text
@@ -174,19 +177,19 @@ def _prepared(statement: str, driver: str) -> tuple[str, bool]:
     return text, statement.startswith(("SELECT", "WITH")) or "RETURNING" in statement
 
 
-def _autocommits(connection: Any, driver: str) -> bool:
-    """Whether the next statement would be committed by itself, as far as the driver can say."""
-    if hasattr(connection, "in_transaction"):  # sqlite3, aiosqlite
+def _autocommits(connection: Any) -> bool | None:
+    """Whether the next statement would be committed by itself; None if this driver cannot say."""
+    if hasattr(connection, "isolation_level") and hasattr(connection, "in_transaction"):  # sqlite3, aiosqlite
         automatic = connection.isolation_level is None or getattr(connection, "autocommit", -1) is True
         return automatic and not connection.in_transaction
-    if driver in ("psycopg", "psycopg2"):
-        # psycopg's `info` is made anew at each look; what it asks is at hand.
-        asked = getattr(connection, "pgconn", None) or connection.info
-        return bool(getattr(connection, "autocommit", False)) and asked.transaction_status == 0
-    if hasattr(connection, "get_autocommit"):
+    if hasattr(connection, "get_autocommit"):  # PyMySQL, mysqlclient
         status = getattr(connection, "server_status", 0)
         return bool(connection.get_autocommit()) and not status & _SERVER_STATUS_IN_TRANSACTION
-    return False
+    if not hasattr(connection, "autocommit"):
+        return None
+    # psycopg's `info` is made anew at each look; what it asks is at hand. Other drivers have neither.
+    asked = getattr(connection, "pgconn", None) or getattr(connection, "info", None)
+    return bool(connection.autocommit) and getattr(asked, "transaction_status", 0) == 0
 
 
 def is_missing_table(error: BaseException) -> bool:
