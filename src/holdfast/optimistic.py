@@ -29,6 +29,8 @@ Change = Callable[[Row], Mapping[str, Any]]
 RETRIES = 20
 FIRST_PAUSE, LAST_PAUSE = 0.002, 0.25
 _AGAIN = frozenset({"40001", "40P01"})
+_IDLE = 0
+"""What psycopg and psycopg2 call a connection that is in no transaction."""
 
 
 def update(
@@ -83,9 +85,10 @@ async def _update(
             row[version] = await _write(connection, table, key, values, row[version], column, version)
             await settle(connection.commit())
             return row
-        except Exception as error:
+        except BaseException as error:
+            # An interrupt or a cancellation too: the row must not stay locked by a transaction that nobody ends.
             await settle(connection.rollback())
-            again = isinstance(error, Conflict) or getattr(error, "sqlstate", None) in _AGAIN
+            again = isinstance(error, Conflict) or _state(error) in _AGAIN
             if not again or tried == retries:
                 raise
         await pause(next(pauses))
@@ -116,9 +119,14 @@ async def _write(
     raise Conflict(f"{table}:{key}", expected, found[0]["v"] if found else 0)
 
 
+def _state(error: BaseException) -> Any:
+    """The SQLSTATE in an error of PostgreSQL's drivers: psycopg's, or psycopg2's."""
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
 def _check_idle(connection: Any) -> None:
     status = getattr(getattr(connection, "info", None), "transaction_status", None)
-    inside = status.name != "IDLE" if status is not None else getattr(connection, "in_transaction", False)
+    inside = status != _IDLE if status is not None else getattr(connection, "in_transaction", False)
     if inside:
         raise InvalidRequest("connection", connection, "each try is a transaction of its own: end yours first")
 

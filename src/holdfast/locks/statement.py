@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from holdfast.errors import InvalidRequest
 
+_MYSQL = frozenset({"pymysql", "MySQLdb", "mysql", "mariadb", "aiomysql", "asyncmy"})
 _PART = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,62}")
 
 
@@ -20,16 +21,19 @@ class Outcome(NamedTuple):
 
 
 def identifier(argument: str, text: object) -> str:
-    """A table or column, quoted; `schema.table` is two. Only plain ones, because some databases quote differently."""
+    """A table or column, quoted; `schema.table` is two. Only plain ones: nothing in them has to be escaped."""
     parts = text.split(".") if isinstance(text, str) else []
     if not parts or len(parts) > 2 or not all(_PART.fullmatch(part) for part in parts):
         raise InvalidRequest(argument, text, "a name of letters, digits and underscores, with its schema if need be")
     return ".".join(f'"{part}"' for part in parts)
 
 
-def mark_of(connection: object) -> str:
-    """What stands for a value in this driver's statements."""
-    return "?" if type(connection).__module__.partition(".")[0] in ("sqlite3", "aiosqlite") else "%s"
+def written_for(connection: object, sql: str) -> str:
+    """The statement as this driver takes it: what stands for a value, and what a name is quoted by."""
+    driver = type(connection).__module__.partition(".")[0]
+    if driver in _MYSQL:
+        return sql.replace('"', "`")
+    return sql.replace("%s", "?") if driver in ("sqlite3", "aiosqlite") else sql
 
 
 async def settle(found: Any) -> Any:
@@ -41,7 +45,7 @@ async def execute(connection: Any, sql: str, values: Sequence[Any] = ()) -> Outc
     """Run one statement; its rows as dictionaries."""
     cursor = await settle(connection.cursor())
     try:
-        await settle(cursor.execute(sql.replace("%s", mark_of(connection)), tuple(values)))
+        await settle(cursor.execute(written_for(connection, sql), tuple(values)))
         if cursor.description is None:
             return Outcome([], cursor.rowcount)
         columns = [column[0] for column in cursor.description]

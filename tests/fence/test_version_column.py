@@ -1,0 +1,85 @@
+"""A row that is changed by its version, on every database and through the drivers that people have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import psycopg
+import pytest
+
+from holdfast import optimistic
+from holdfast.errors import Conflict, InvalidRequest
+from holdfast.verify.servers.process import wait_until
+from tests.fence.databases import Postgres, SqlDatabase
+
+
+@pytest.fixture
+def table(database: SqlDatabase, name: str) -> Iterator[str]:
+    """A table with one row, at version 1."""
+    made = "v" + name.replace(":", "_")
+    with database.transaction() as connection:
+        database.execute(connection, f"CREATE TABLE {made} (id INT PRIMARY KEY, amount INT, version INT)")
+        database.execute(connection, f"INSERT INTO {made} VALUES (7, 100, 1)")
+    yield made
+    with database.transaction() as connection:
+        database.execute(connection, f"DROP TABLE {made}")
+
+
+def row(database: SqlDatabase, table: str) -> tuple[Any, ...]:
+    with database.transaction() as connection:
+        return database.execute(connection, f"SELECT id, amount, version FROM {table}")[0]
+
+
+def less(row: dict[str, Any]) -> dict[str, Any]:
+    return {"amount": row["amount"] - 10}
+
+
+def test_a_row_is_changed_on_every_database(database: SqlDatabase, table: str) -> None:
+    with closing(database.connect()) as connection:
+        assert optimistic.update(connection, table, 7, less) == {"id": 7, "amount": 90, "version": 2}
+        with pytest.raises(Conflict):
+            optimistic.write(connection, table, 7, {"amount": 0}, expected=1)
+
+    assert row(database, table) == (7, 90, 2)
+
+
+def test_an_interrupted_change_leaves_no_transaction_behind(database: SqlDatabase, table: str) -> None:
+    def interrupted(_: dict[str, Any]) -> dict[str, Any]:
+        database.execute(connection, f"UPDATE {table} SET amount = 0")
+        raise KeyboardInterrupt
+
+    with closing(database.connect()) as connection:
+        with pytest.raises(KeyboardInterrupt):
+            optimistic.update(connection, table, 7, interrupted)
+
+        assert optimistic.update(connection, table, 7, less)["amount"] == 90
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+async def test_a_cancelled_change_leaves_no_transaction_behind(database: Postgres, table: str) -> None:
+    with database.transaction() as rival:
+        database.execute(rival, f"UPDATE {table} SET amount = amount")
+        async with await psycopg.AsyncConnection.connect(database.url) as connection:
+            task = asyncio.create_task(optimistic.update_async(connection, table, 7, less))
+            waits = partial(database.execute, rival, "SELECT 1 FROM pg_locks WHERE NOT granted")
+            await asyncio.to_thread(wait_until, lambda: bool(waits()), 30, "the wait for the row")
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+            assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_psycopg2_is_as_good(database: Postgres, table: str) -> None:
+    with closing(import_module("psycopg2").connect(database.url)) as connection:
+        assert optimistic.update(connection, table, 7, less)["amount"] == 90
+
+        connection.cursor().execute("SELECT 1")
+        with pytest.raises(InvalidRequest, match="end yours first"):
+            optimistic.update(connection, table, 7, less)
