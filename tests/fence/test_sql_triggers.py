@@ -101,6 +101,22 @@ def test_the_token_does_not_outlive_the_with(fenced: Fenced) -> None:
             database.execute(connection, WRITES[1].format(fenced.table))
 
 
+def test_a_token_is_presented_and_taken_away_under_an_open_cursor(fenced: Fenced) -> None:
+    """SQLite replaces no function of a connection then."""
+    database = fenced.database
+    fenced.write(WRITES[0], token=17)
+    with database.transaction() as connection:
+        cursor = connection.cursor()
+        cursor.execute(f"SELECT id FROM {fenced.table}")
+        cursor.fetchone()
+        for _ in range(2):
+            with FENCE.present(connection, 17, resource=fenced.table):
+                database.execute(connection, WRITES[1].format(fenced.table))
+        with pytest.raises(Exception, match="needs a token"):
+            database.execute(connection, WRITES[1].format(fenced.table))
+        cursor.close()
+
+
 def test_the_trigger_and_the_check_keep_one_fence(fenced: Fenced) -> None:
     with fenced.database.transaction() as connection:
         FENCE.check(connection, 18, resource=fenced.table)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -40,8 +41,8 @@ class Database(Protocol):
 
     async def execute(self, statement: str, parameters: dict[str, Any]) -> Answer: ...
 
-    async def register(self, function: str, value: str | None) -> None:
-        """Make an SQL function of this connection that gives a value. SQLite only."""
+    async def register(self, function: str, gives: Callable[[], Any]) -> None:
+        """Make an SQL function of this connection. SQLite only, which refuses to replace one under an open cursor."""
 
 
 class _DbApi:
@@ -69,8 +70,8 @@ class _DbApi:
             cursor.close()
         return Answer(row, cursor.lastrowid or 0 if self.dialect == "mysql" else 0)
 
-    async def register(self, function: str, value: str | None) -> None:
-        await settled(self._connection.create_function(function, 0, lambda: value))
+    async def register(self, function: str, gives: Callable[[], Any]) -> None:
+        await settled(self._connection.create_function(function, 0, gives))
 
     def _cursor(self) -> Any:
         """A cursor of our own that gives plain rows, whatever the caller's connection is set to."""
@@ -112,9 +113,9 @@ class _SqlAlchemy:
         # asyncpg knows nothing of it: there SQLAlchemy's own layer over it decides.
         return bool(getattr(pooled.dbapi_connection, "autocommit", False)) if told is None else told
 
-    async def register(self, function: str, value: str | None) -> None:
+    async def register(self, function: str, gives: Callable[[], Any]) -> None:
         raw = (await self._pooled()).driver_connection
-        await settled(raw.create_function(function, 0, lambda: value))
+        await settled(raw.create_function(function, 0, gives))
 
     async def _pooled(self) -> Any:
         """What SQLAlchemy's pool has given: the driver's own connection, and its own layer over that."""

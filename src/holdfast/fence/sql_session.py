@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.errors import InvalidRequest, StaleToken
 from holdfast.fence.sql_connections import Database
+from holdfast.fence.sqlite_box import Box, box_of
 from holdfast.fence.token import Presented
 from holdfast.runtime.blocking import run
 
@@ -28,6 +29,7 @@ class TokenInSession:
 
     def __init__(self, database: Database, presented: Presented, highest: str) -> None:
         self._database, self._presented, self._highest = database, presented, highest
+        self._box: Box | None = None
 
     def __enter__(self) -> None:
         if self._database.asynchronous:
@@ -56,7 +58,9 @@ class TokenInSession:
 
     async def _tell(self, told: str | None) -> None:
         if self._database.dialect == "sqlite":
-            await self._database.register("holdfast_token", told)
+            # Taken away without a word to the connection: a broken session of SQLAlchemy would not pass it on.
+            self._box = self._box or await box_of(self._database)
+            self._box.told = told
         else:
             absent = "" if self._database.dialect == "postgresql" else None
             await self._database.execute(_SET[self._database.dialect], {"told": absent if told is None else told})
