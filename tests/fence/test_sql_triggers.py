@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -169,6 +170,60 @@ def test_the_ddl_can_be_run_again(fenced: Fenced) -> None:
             fenced.database.execute(connection, statement)
 
     fenced.write(token=17)
+
+
+@pytest.fixture
+def elsewhere(database: SqlDatabase, name: str, tmp_path: Any) -> Iterator[tuple[Any, str]]:
+    """A connection, and a table in a schema that is not the connection's own."""
+    schema = "s" + name.replace(":", "_")
+    with closing(database.connect()) as connection:
+        if database.dialect == "sqlite":
+            connection.execute(f"ATTACH '{tmp_path}/other.db' AS {schema}")
+        else:
+            database.execute(connection, f"CREATE SCHEMA {schema}")
+        database.execute(connection, f"CREATE TABLE {schema}.accounts (id INT PRIMARY KEY)")
+        connection.commit()
+        yield connection, f"{schema}.accounts"
+        connection.rollback()
+        if database.dialect != "sqlite":
+            cascade = " CASCADE" if database.dialect == "postgresql" else ""
+            database.execute(connection, f"DROP SCHEMA {schema}{cascade}")
+            connection.commit()
+
+
+def test_a_table_of_another_schema_is_fenced(database: SqlDatabase, elsewhere: tuple[Any, str]) -> None:
+    connection, table = elsewhere
+    for statement in create_statements(database.dialect, table, None):
+        database.execute(connection, statement)
+    fence = FENCE if database.dialect == "postgresql" else SqlFence(f"{table.partition('.')[0]}.holdfast_fence")
+
+    with fence.present(connection, 18, resource=table):
+        database.execute(connection, f"INSERT INTO {table} VALUES (1)")
+    with pytest.raises(StaleToken) as stale:
+        fence.check(connection, 17, resource=table)
+    assert stale.value.highest == 18
+    connection.commit()
+    with pytest.raises(StaleToken), fence.present(connection, 17, resource=table):
+        database.execute(connection, f"INSERT INTO {table} VALUES (2)")
+    connection.rollback()
+
+    for statement in drop_statements(database.dialect, table):
+        database.execute(connection, statement)
+    database.execute(connection, f"INSERT INTO {table} VALUES (3)")
+
+
+@pytest.mark.parametrize("fence_table", ["main.tokens", "tokens"])
+def test_sqlites_fence_may_be_named_with_its_schema(tmp_path: Any, fence_table: str) -> None:
+    database, fence = Sqlite(str(tmp_path / "a.db")), SqlFence(fence_table)
+    with database.transaction() as connection:
+        connection.execute("CREATE TABLE accounts (id INTEGER PRIMARY KEY)")
+        for statement in create_statements("sqlite", "accounts", None, fence_table):
+            connection.execute(statement)
+        with fence.present(connection, 17, resource="accounts"):
+            connection.execute("INSERT INTO accounts VALUES (1)")
+
+    with pytest.raises(InvalidRequest, match="their own database"):
+        create_statements("sqlite", "main.accounts", None, "temp.tokens")
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

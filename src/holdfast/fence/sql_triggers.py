@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
+from holdfast.errors import InvalidRequest
 from holdfast.fence.sql_statements import DEFAULT_TABLE, Dialect, check_identifier, quoted, statements
 from holdfast.fence.token import check_resource
 
@@ -25,11 +26,11 @@ def create_statements(
     dialect: Dialect, table: str | None, resource: str | None, fence: str = DEFAULT_TABLE
 ) -> list[str]:
     """Statements that make the fence's table and, if a table is named, fence it under a resource key (its name)."""
-    made = [statements(dialect, fence).create]
-    if table is not None:
-        key = check_resource(check_identifier(table) if resource is None else resource)
-        made += _CREATE[dialect](table, key, quoted(dialect, fence))
-    return made
+    if table is None:
+        return [statements(dialect, fence).create]
+    key = check_resource(check_identifier(table) if resource is None else resource)
+    fence = _seen_from(dialect, table, check_identifier(fence, "fence"))
+    return [statements(dialect, fence).create, *_CREATE[dialect](table, key, quoted(dialect, fence))]
 
 
 def drop_statements(dialect: Dialect, table: str | None, fence: str = DEFAULT_TABLE) -> list[str]:
@@ -46,15 +47,36 @@ def script(dialect: Dialect, parts: list[str]) -> str:
     return "DELIMITER //\n\n" + "\n\n".join(f"{part}//" for part in parts) + "\n\nDELIMITER ;\n"
 
 
+def _seen_from(dialect: Dialect, table: str, fence: str) -> str:
+    """The fence's table as a trigger finds it. A plain name is of the trigger's own schema, but in PostgreSQL."""
+    schema, of_fence = _schema(table), _schema(fence)
+    if dialect == "postgresql" or not schema or schema == of_fence:
+        return fence
+    if not of_fence:
+        return f"{schema}.{fence}"
+    if dialect == "sqlite":
+        raise InvalidRequest("fence", fence, f"SQLite's triggers reach only their own database: keep it in {schema}")
+    return fence
+
+
+def _schema(table: str) -> str:
+    return table.rpartition(".")[0]
+
+
 def _routine(dialect: Dialect, table: str) -> str:
     """The routine's name, in the schema of the table."""
-    schema, _, name = check_identifier(table).rpartition(".")
-    own = _shortened(f"holdfast_fence_{name}")
-    return quoted(dialect, f"{schema}.{own}" if schema else own)
+    return _beside(dialect, table, "holdfast_fence")
 
 
 def _trigger(dialect: Dialect, table: str, event: str) -> str:
-    return quoted(dialect, _shortened(f"holdfast_fence_{event.lower()}_{table.rpartition('.')[2]}"))
+    """The trigger's name, in the schema of the table."""
+    return _beside(dialect, table, f"holdfast_fence_{event.lower()}")
+
+
+def _beside(dialect: Dialect, table: str, prefix: str) -> str:
+    schema, _, name = check_identifier(table).rpartition(".")
+    own = _shortened(f"{prefix}_{name}")
+    return quoted(dialect, f"{schema}.{own}" if schema else own)
 
 
 def _shortened(name: str) -> str:
@@ -146,20 +168,20 @@ END""",
 
 
 def _drop_mysql(table: str) -> list[str]:
-    schema = table.rpartition(".")[0]
-    place = f"{quoted('mysql', schema)}." if schema else ""
     return [
-        *(f"DROP TRIGGER IF EXISTS {place}{_trigger('mysql', table, event)}" for event in _EVENTS),
+        *(f"DROP TRIGGER IF EXISTS {_trigger('mysql', table, event)}" for event in _EVENTS),
         f"DROP PROCEDURE IF EXISTS {_routine('mysql', table)}",
     ]
 
 
 def _create_sqlite(table: str, key: str, fence: str) -> list[str]:
     literal, presented = key.replace("'", "''"), "CAST(holdfast_token() AS INTEGER)"
+    # A trigger names tables of its own database only, and by their plain names.
+    on, fence = quoted("sqlite", table.rpartition(".")[2]), fence.rpartition(".")[2]
     # No ON CONFLICT in here: that of the statement that fires the trigger would take its place.
     return [
         f"""\
-CREATE TRIGGER IF NOT EXISTS {_trigger("sqlite", table, event)} BEFORE {event} ON {quoted("sqlite", table)}
+CREATE TRIGGER IF NOT EXISTS {_trigger("sqlite", table, event)} BEFORE {event} ON {on}
 BEGIN
   SELECT RAISE(ABORT, '{MISSING.format(table=table)}')
     WHERE coalesce(holdfast_token(), '') NOT GLOB '[0-9]*';
