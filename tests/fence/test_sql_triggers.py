@@ -212,6 +212,19 @@ def test_a_table_of_another_schema_is_fenced(database: SqlDatabase, elsewhere: t
     database.execute(connection, f"INSERT INTO {table} VALUES (3)")
 
 
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_writer_that_looks_into_other_schemas_meets_the_same_fence(fenced: Fenced, name: str) -> None:
+    schema, execute = "p" + name.replace(":", "_"), fenced.database.execute
+    fenced.write(token=18)
+
+    with closing(fenced.database.connect()) as connection:
+        execute(connection, f"CREATE SCHEMA {schema}")
+        execute(connection, f"SET search_path = {schema}, public")
+        FENCE.create(connection)
+        with pytest.raises(StaleToken), FENCE.present(connection, 17, resource=fenced.table):
+            execute(connection, WRITES[1].format(fenced.table))
+
+
 @pytest.mark.parametrize("fence_table", ["main.tokens", "tokens"])
 def test_sqlites_fence_may_be_named_with_its_schema(tmp_path: Any, fence_table: str) -> None:
     database, fence = Sqlite(str(tmp_path / "a.db")), SqlFence(fence_table)

@@ -87,9 +87,10 @@ def _shortened(name: str) -> str:
 def _create_postgresql(table: str, key: str, fence: str) -> list[str]:
     routine, literal = _routine("postgresql", table), key.replace("'", "''")
     stale = STALE.format(token="', presented, '", table=table, highest="', highest, '")
+    # One table of tokens for all, whatever schemas a writer looks into: those of whoever makes the fence.
     return [
         f"""\
-CREATE OR REPLACE FUNCTION {routine}() RETURNS trigger LANGUAGE plpgsql AS $fence$
+CREATE OR REPLACE FUNCTION {routine}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $fence$
 DECLARE
   told text := current_setting('holdfast.token', true);
   presented bigint;
