@@ -301,6 +301,34 @@ def test_a_ledger_without_a_good_record_is_refused(tmp_path: Path) -> None:
         FENCE.write(path, "3", 19)
 
 
+FORKING = """
+import fcntl, os, sys
+from holdfast.fence.file import FileFence
+
+real, forked = os.fsync, []
+
+def fsync(file):
+    if not forked:
+        forked.append(os.fork() or (os.read(0, 1), os._exit(0)))
+    real(file)
+
+os.fsync = fsync
+FileFence().write(sys.argv[1] + "/state", "1", 17)
+with open(sys.argv[1] + "/.state.fence") as ledger:
+    fcntl.flock(ledger, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+
+
+def test_a_child_that_is_forked_during_a_write_does_not_keep_others_from_writing(tmp_path: Path) -> None:
+    """As a worker of multiprocessing is, while another thread writes."""
+    command = [sys.executable, "-c", FORKING, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as program:
+        code = program.wait(30)
+        said = program.communicate("x")[1]
+
+    assert code == 0, said
+
+
 def test_content_and_folder_are_durable_when_write_returns(tmp_path: Path) -> None:
     """By the system calls: the content before its new name, the folder after it."""
     trace = tmp_path / "trace"

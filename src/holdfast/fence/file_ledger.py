@@ -65,6 +65,8 @@ class Ledger:
         return self
 
     def __exit__(self, _: object, __: object, ___: TracebackType | None) -> None:
+        # A process that was forked meanwhile has the file open too: to close ours alone would not let go.
+        fcntl.flock(self._file, fcntl.LOCK_UN)
         os.close(self._file)
 
     def write(self, token: int, undo_to: int | None = None) -> None:
