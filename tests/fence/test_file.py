@@ -266,6 +266,21 @@ def test_half_of_an_append_is_undone_by_the_next(tmp_path: Path) -> None:
     assert path.read_text() == "old\nnew\n"
 
 
+def test_an_append_for_which_there_is_no_room_leaves_nothing(tmp_path: Path) -> None:
+    path, old = tmp_path / "log", "x" * 8190
+    with FENCE.open(path, 17) as log:
+        log.write(old)
+
+    program = (
+        "import resource, sys; from holdfast.fence import FileFence; log = FileFence().open(sys.argv[1], 18); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); log.write('too long')"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True)
+
+    assert "File too large" in done.stderr
+    assert path.read_text() == old
+
+
 def test_half_of_an_append_does_not_cut_what_replaces_the_file(tmp_path: Path) -> None:
     path = tmp_path / "log"
     crash([path], "FileFence().open(path, 17).write('new\\n')", NEVER, HALF)

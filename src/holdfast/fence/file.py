@@ -98,8 +98,13 @@ class FencedFile:
             _undo(self._file, ledger)
             highest = place.highest(ledger)
             ledger.write(highest, undo_to=os.fstat(self._file).st_size)
-            _write_all(self._file, _bytes(data))
-            os.fsync(self._file)
+            try:
+                _write_all(self._file, _bytes(data))
+                os.fsync(self._file)
+            except BaseException:
+                # A full disk, or an interrupt: readers must not see half of it until somebody appends again.
+                _undo(self._file, ledger)
+                raise
             ledger.write(highest)
 
     def close(self) -> None:
