@@ -11,9 +11,10 @@ import redis
 import redis.asyncio
 from redis.cluster import RedisCluster
 
-from holdfast.errors import InvalidRequest, StaleToken
+from holdfast.errors import EngineUnavailable, InvalidRequest, StaleToken
 from holdfast.fence import RedisFence
 from holdfast.fence.redis_keys import fence_key, hash_slot
+from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
 
 LARGEST = 2**53 - 1
@@ -59,6 +60,44 @@ def test_an_equal_token_passes_and_once_refuses_it(fence: RedisFence, client: An
         fence.set(name, "3", 17, resource=name, once=True)
 
     assert client.get(name) == "2"
+
+
+@pytest.fixture
+def proxied(redis_server: RedisServer) -> Iterator[tuple[RedisFence, Proxy]]:
+    """A fence behind a proxy, whose client repeats by itself what was not answered, as redis-py does unless told."""
+    with Proxy("127.0.0.1", redis_server.port) as proxy, redis.Redis(port=proxy.port) as client:
+        client.ping()
+        yield RedisFence(client), proxy
+
+
+def test_a_write_once_that_the_client_repeats_is_not_said_to_be_stale(
+    proxied: tuple[RedisFence, Proxy], client: Any, name: str
+) -> None:
+    fence, proxy = proxied
+    fence.check(16, resource=name)
+    proxy.replies.set("cut")
+
+    with pytest.raises(EngineUnavailable) as lost:
+        fence.execute("INCR", [name], [], 17, resource=name, once=True)
+
+    assert lost.value.outcome == "unknown"
+    assert client.get(name) == "1"
+    with pytest.raises(StaleToken):
+        fence.execute("INCR", [name], [], 17, resource=name, once=True)
+    fence.set(name, "2", 17, resource=name)
+    fence.set(name, "3", 18, resource=name, once=True)
+
+
+def test_a_check_once_that_the_client_repeats_passes(proxied: tuple[RedisFence, Proxy], name: str) -> None:
+    fence, proxy = proxied
+    fence.check(16, resource=name)
+    proxy.replies.set("cut")
+
+    fence.check(17, resource=name, once=True)
+
+    with pytest.raises(StaleToken) as stale:
+        fence.check(17, resource=name, once=True)
+    assert stale.value.highest == 17
 
 
 def test_a_reader_makes_nobody_stale_and_is_refused_after_a_later_writer(fence: RedisFence, name: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any, TypeAlias
 
-from holdfast.errors import InvalidRequest, StaleToken
+from holdfast.errors import EngineUnavailable, InvalidRequest, StaleToken
 from holdfast.fence.redis_keys import check_slots, fence_key
 from holdfast.fence.settling import settled
 from holdfast.fence.token import Presented, Token, present
@@ -17,6 +18,7 @@ Key: TypeAlias = str | bytes
 Value: TypeAlias = str | bytes | int | float
 
 _STALE = "HOLDFAST_STALE "
+_DONE = "HOLDFAST_DONE"
 
 
 class Script:
@@ -122,7 +124,8 @@ class RedisFence:
         """Start it: the reply, or for an asyncio client what gives it when awaited."""
         if self._cluster:
             check_slots(presented.resource, keys)
-        kind = "once" if once else "shared" if presented.shared else "exclusive"
+        # redis-py repeats by itself what was not answered: the second time must not be taken for another write.
+        kind = f"once {secrets.token_hex(8)}" if once else "shared" if presented.shared else "exclusive"
         words = [fence_key(presented.resource), *keys, presented.token, kind, *args]
         count = len(keys) + 1
         if self.asynchronous:
@@ -151,6 +154,11 @@ class RedisFence:
         said = str(error)
         if said.startswith(_STALE):
             raise StaleToken(presented.resource, presented.token, int(said.removeprefix(_STALE))) from None
+        if said.startswith(_DONE):
+            if script is self._command and len(words) == count + 2:
+                return 1  # a check, which has no other answer
+            problem = f"a write under the fence of {presented.resource!r} was done, but its answer was lost"
+            raise EngineUnavailable("Redis", problem, "unknown") from None
         raise error
 
 
