@@ -79,6 +79,7 @@ def test_a_plain_object_is_what_was_written_and_keeps_its_own_metadata(client: A
 
     found = client.get_object(Bucket=bucket, Key="page")
     assert (found["Body"].read(), found["ContentType"]) == (b"<p>", "text/html")
+    assert found["Metadata"].pop("holdfast-writer")
     assert found["Metadata"] == {"by": "us", "holdfast-token": "17"}
 
 
@@ -146,8 +147,9 @@ class Unanswered(Delayed):
         return self._client.put_object(**options)
 
 
-def test_a_put_whose_answer_was_lost_is_recognised_as_ones_own(client: Any, bucket: str) -> None:
-    fence = S3Fence(Unanswered(client, True), bucket)
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_put_whose_answer_was_lost_is_recognised_as_ones_own(client: Any, bucket: str, plain: bool) -> None:
+    fence = S3Fence(Unanswered(client, True), bucket, plain=plain)
 
     fence.write("state", "1", 17, once=True)
 

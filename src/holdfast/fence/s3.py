@@ -11,6 +11,7 @@ from holdfast.errors import EngineUnavailable, InvalidRequest, StaleToken
 from holdfast.fence.token import Presented, Token, present
 
 _METADATA = "holdfast-token"
+_WRITER = "holdfast-writer"
 _HEAD = re.compile(rb"holdfast-fence 1 ([0-9]{1,16}) ([0-9a-f]{32})\n")
 _LONGEST_HEAD = 80
 _ANY_OBJECT = "object"
@@ -118,7 +119,8 @@ class S3Fence:
         try:
             if self._plain:
                 found = self._client.head_object(Bucket=self._bucket, Key=key)
-                return _Seen(int(found["Metadata"].get(_METADATA, 0)), found["ETag"])
+                told = found["Metadata"]
+                return _Seen(int(told.get(_METADATA, 0)), found["ETag"], told.get(_WRITER, ""))
             found = self._client.get_object(Bucket=self._bucket, Key=key, Range=f"bytes=0-{_LONGEST_HEAD - 1}")
             head = _HEAD.match(found["Body"].read())
             if head is None:
@@ -134,6 +136,8 @@ class S3Fence:
     def _put_if_unchanged(self, key: str, head: bytes, content: bytes, seen: _Seen, options: dict[str, Any]) -> bool:
         condition = {"IfNoneMatch": "*"} if seen.etag is None else {"IfMatch": seen.etag}
         metadata = {**options.get("Metadata", {}), _METADATA: head.split()[2].decode()}
+        if self._plain:
+            metadata[_WRITER] = head.split()[3].decode()
         body = content if self._plain else head + content
         try:
             self._client.put_object(
