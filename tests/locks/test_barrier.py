@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast.locks import barrier
+from holdfast.verify.servers.process import wait_until
 
 
 def test_every_generation_is_passed_by_exactly_its_parties(tmp_path: Path) -> None:
@@ -42,3 +45,46 @@ def test_a_generation_that_was_forgotten_lets_nobody_through(monkeypatch: pytest
 
         with pytest.raises(holdfast.NotAcquired):
             locks.barrier("b", parties=2).wait(1.0)
+
+
+def arrived(locks: holdfast.Client, parties: int) -> None:
+    wait_until(lambda: len(locks.inspect("b", kind="barrier").holders) == parties, 10, f"the arrival of {parties}")
+
+
+def test_a_party_whose_place_was_taken_from_it_comes_again() -> None:
+    with holdfast.connect("memory://taken", ttl=0.5) as locks, ThreadPoolExecutor() as threads:
+        waiting = threads.submit(locks.barrier("b", parties=2).wait, 30.0)
+        arrived(locks, 1)
+        locks.break_lock("b", kind="barrier", force=True)
+
+        assert locks.barrier("b", parties=2).wait(30.0) == waiting.result()
+
+
+def test_one_who_comes_with_another_number_does_not_send_those_away_who_were_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both look while both are there: the one that came later is wrong."""
+    may_look, looked = {2: threading.Event(), 3: threading.Event()}, threading.Event()
+    real = barrier.BarrierFront.parties_here
+
+    async def when_told(front: barrier.BarrierFront, *args: Any) -> list[str]:
+        assert may_look[front.parties].wait(30)
+        try:
+            return await real(front, *args)
+        finally:
+            looked.set()
+
+    monkeypatch.setattr(barrier.BarrierFront, "parties_here", when_told)
+    with holdfast.connect("memory://other number", ttl=0.5) as locks, ThreadPoolExecutor(4) as threads:
+        first = threads.submit(locks.barrier("b", parties=3).wait, 30.0)
+        arrived(locks, 1)
+        wrong = threads.submit(locks.barrier("b", parties=2).wait, 30.0)
+        arrived(locks, 2)
+        may_look[3].set()
+        assert looked.wait(30)
+        may_look[2].set()
+
+        with pytest.raises(holdfast.InvalidRequest, match="in use with 3 parties"):
+            wrong.result()
+        others = [threads.submit(locks.barrier("b", parties=3).wait, 30.0) for _ in range(2)]
+        assert {first.result(), *(other.result() for other in others)} == {1}

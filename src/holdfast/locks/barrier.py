@@ -9,6 +9,7 @@ wait for. A party that is not in it, however it was delayed, waits for the next.
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import takewhile
 
 from holdfast.errors import Conflict, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import acquire, answer_by
@@ -17,7 +18,7 @@ from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
 from holdfast.locks.several import let_go
 from holdfast.locks.spec import make_spec
-from holdfast.locks.watching import Watching
+from holdfast.locks.watching import SAFETY_NET, Watching
 
 KEEP = 86_400.0
 MOST_PARTIES = 1_000
@@ -56,12 +57,13 @@ class BarrierFront:
 
     async def passed(self, hold: Hold, until: float | None, watching: Watching) -> int | None:
         """The generation that counted this party; None if its time ran out, or its own session did."""
+        io = self.client.io
         while hold.valid:
             value, version = await self.cell.get(watching.by)
             through: dict[str, int] = value["through"] if value else {}
             if hold.claim.id in through:
                 return through[hold.claim.id]
-            here = await self.parties_here(watching.until())
+            here = await self.parties_here(hold, watching.until())
             waiting = [claim for claim in here if claim not in through]
             if len(waiting) >= self.parties:
                 # Exactly the first in order go through together. One that has not heard of it yet stays on record.
@@ -71,17 +73,19 @@ class BarrierFront:
                 with suppress(Conflict):
                     await self.cell.set(record, version, watching.by)
                 continue
-            if until is not None and self.client.io.now() >= until:
+            if until is not None and io.now() >= until:
                 return None
-            await watching.next_letters(until)
+            # No letter tells of a place that was taken from us, and nobody comes for one who is not counted: look.
+            look_at = io.now() + min(SAFETY_NET, self.client.ttl / 2)
+            await watching.next_letters(look_at if until is None else min(until, look_at))
         return None
 
-    async def parties_here(self, until: float) -> list[str]:
-        """The claims of the parties that are here, in order."""
+    async def parties_here(self, hold: Hold, until: float) -> list[str]:
+        """The claims of the parties that are here, in order. One that came before us says how many there are."""
         info = await self.client.verbs.inspect(self.client.kind("barrier"), self.name, until)
-        for holder in info.holders:
+        for holder in takewhile(lambda holder: holder.claim != hold.claim.id, info.holders):
             if holder.note != self.spec.note:
                 raise InvalidRequest(
                     "parties", self.parties, f"barrier {self.name!r} is in use with {holder.note} parties"
                 )
-        return [holder.claim for holder in info.holders]
+        return [holder.claim for holder in info.holders if holder.note == self.spec.note]
