@@ -101,6 +101,26 @@ def test_a_permit_can_be_taken_over(rehearsal: Rehearsal) -> None:
         assert rehearsal.take_over("gpu", kind="semaphore").token > permit.token
 
 
+def test_a_leader_can_be_replaced(rehearsal: Rehearsal) -> None:
+    with holdfast.connect() as locks:
+        grant = locks.election("scheduler", value="us").campaign()
+        taken = rehearsal.take_over("scheduler", kind="election")
+
+        leader = locks.election("scheduler").leader()
+        assert leader is not None
+        assert (leader.party.app, leader.token) == ("rival", taken.token)
+        assert taken.token > grant.token
+
+
+def test_a_lock_of_another_namespace_is_taken_over_there(rehearsal: Rehearsal) -> None:
+    with holdfast.connect(namespace="billing") as locks:
+        grant = locks.lock("k").acquire()
+        taken = rehearsal.take_over("k")
+
+        assert [party.token for party in locks.inspect("k").holders] == [taken.token]
+        assert taken.token > grant.token
+
+
 def test_what_nobody_holds_cannot_be_taken_over(rehearsal: Rehearsal) -> None:
     with pytest.raises(AssertionError, match="nobody holds 'k'"):
         rehearsal.take_over("k")

@@ -10,10 +10,12 @@ from typing import Any, ParamSpec, TypeVar
 
 import holdfast
 from holdfast import aio
+from holdfast.api.settings import DEFAULT_NAMESPACE
 from holdfast.engines import memory
 from holdfast.errors import HoldfastError, NotAcquired
 from holdfast.locks.client import Client as Core
 from holdfast.locks.grant import GrantView
+from holdfast.locks.spec import make_spec
 from holdfast.testing.clock import Clock, ClockSignal
 from holdfast.testing.table import RehearsalTable
 
@@ -35,7 +37,7 @@ class Rehearsal:
         self.url = f"memory://{self._name}"
         """Where clients of this rehearsal connect to."""
         self._table = RehearsalTable(self.clock)
-        self._rival: holdfast.Client | None = None
+        self._rivals: dict[str, holdfast.Client] = {}
         self._taken: list[holdfast.Grant] = []
         """What the rival holds, until the end."""
         self._paused: list[ClockSignal] = []
@@ -51,8 +53,8 @@ class Rehearsal:
         """Let everybody go on, and forget the lock table."""
         while self._paused:
             self.clock.pause(self._paused.pop(), False)
-        if self._rival is not None:
-            self._rival.close()
+        for rival in self._rivals.values():
+            rival.close()
         memory.use_table(self._name, None)
 
     # Time
@@ -100,12 +102,11 @@ class Rehearsal:
         for row in holders:
             self._table.silent.add(row.claim.session)
             self._table.end_session(row.claim.session)
-        rival, limit = self.rival, holders[0].claim.limit
+        claim = holders[0].claim
+        spec = make_spec(kind, name, subtree=claim.subtree, limit=claim.limit or None)
+        rival = self._rival_in(claim.kind.partition(".")[0])
         try:
-            if kind == "semaphore":
-                taken = rival.semaphore(name, limit).acquire(wait=PATIENCE)
-            else:
-                taken = rival.lock(name, subtree=holders[0].claim.subtree).acquire(wait=PATIENCE)
+            taken = rival._lock(spec).acquire(wait=PATIENCE)
         except NotAcquired as error:
             raise AssertionError(f"{name!r} could not be taken over: others stand in line for it") from error
         self._taken.append(taken)
@@ -137,9 +138,13 @@ class Rehearsal:
     @property
     def rival(self) -> holdfast.Client:
         """Another client, which takes locks over."""
-        if self._rival is None:
-            self._rival = holdfast.connect(self.url, app="rival")
-        return self._rival
+        return self._rival_in(DEFAULT_NAMESPACE)
+
+    def _rival_in(self, namespace: str) -> holdfast.Client:
+        """The same in another namespace, where the lock of that name is another one."""
+        if namespace not in self._rivals:
+            self._rivals[namespace] = holdfast.connect(self.url, namespace=namespace, app="rival")
+        return self._rivals[namespace]
 
     def _bell(self, core: Core) -> ClockSignal:
         bell = core.start_keeper().verbs.bell
