@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from math import inf
 
-from holdfast.errors import Conflict, InvalidRequest, NotAcquired
+from holdfast.errors import Conflict, HoldfastError, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
@@ -52,7 +52,11 @@ class LatchFront:
         started = io.now()
         until = None if wait is None else started + wait
         by = answer_by(until)
-        if not (await self.left(by))[0]:
+        left, version = await self.left(by)
+        if not left:
+            # It is open, whatever becomes of this: somebody else has just used it, or the engine is out of reach.
+            with suppress(HoldfastError):
+                await self.use(left, version, by)
             return
         async with Watching(self.client, cell=(self.cell.kind, self.name), by=by) as watching:
             while (await self.left(by))[0]:
@@ -68,4 +72,8 @@ class LatchFront:
         left, version = await self.left(by)
         if version:
             with suppress(Conflict):  # somebody has just used it
-                await self.cell.set({"count": self.count, "left": left}, version, by)
+                await self.use(left, version, by)
+
+    async def use(self, left: int, version: int, by: float) -> None:
+        """Write what is there again, so that it is kept from now on."""
+        await self.cell.set({"count": self.count, "left": left}, version, by)
