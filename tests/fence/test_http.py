@@ -15,6 +15,8 @@ import pytest
 import redis
 import redis.asyncio
 import requests
+from psycopg_pool import ConnectionPool
+from sqlalchemy import create_engine
 
 import holdfast
 from holdfast.errors import InvalidRequest, LockLost, NotHeld
@@ -22,7 +24,7 @@ from holdfast.fence import DynamoFence, FenceAuth, FenceMiddleware, FileFence, R
 from holdfast.fence.middleware import AsgiFence, WsgiFence
 from holdfast.verify.servers.process import Server
 from holdfast.verify.servers.redis import RedisServer
-from tests.fence.databases import SqlDatabase
+from tests.fence.databases import Postgres, SqlDatabase
 from tests.servers.moto import MotoServer
 from tests.servers.uvicorn import ROOT, UvicornServer
 
@@ -196,6 +198,18 @@ def judged_by(store: Any, name: str) -> None:
 
 def test_tokens_can_live_in_any_database(database: SqlDatabase, name: str) -> None:
     judged_by(SqlStore(database.connect), name)
+
+
+def test_a_pool_of_connections_is_given_back_what_a_check_took(postgres_server: Any, name: str) -> None:
+    Postgres(postgres_server.url).create()
+    with ConnectionPool(postgres_server.url, min_size=1, max_size=1, timeout=5.0, open=True) as pool:
+        judged_by(SqlStore(pool.connection), name)
+
+
+def test_a_pool_of_sqlalchemy_will_do(database: SqlDatabase, name: str) -> None:
+    engine = create_engine(database.sqlalchemy_url)
+    judged_by(SqlStore(engine.raw_connection), name)
+    engine.dispose()
 
 
 def test_tokens_can_live_in_redis(redis_server: RedisServer, name: str) -> None:

@@ -151,7 +151,8 @@ def database_of(target: Any) -> Database:
         _families[kind] = _family(kind)
     family = _families[kind]
     if family == "sqlalchemy":
-        return _SqlAlchemy(target)
+        raw = getattr(target, "driver_connection", None)  # what `engine.raw_connection()` gives has one
+        return _SqlAlchemy(target) if raw is None else database_of(raw)
     if family is None:
         raise InvalidRequest(
             "connection",

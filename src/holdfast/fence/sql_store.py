@@ -13,8 +13,9 @@ from holdfast.fence.token import Token
 class SqlStore:
     """Keeps the highest tokens in a database, over a connection that `connect` makes for each check.
 
-    `connect` gives a DB-API connection that is not in autocommit mode, and is called in any thread;
-    give the one of a pool where connecting is slow.
+    `connect` gives a DB-API connection that is not in autocommit mode, which is closed after the check, or
+    a context manager that gives one. It is called in any thread. Where connecting is slow, give what a pool
+    has: `pool.connection` of psycopg_pool, `engine.raw_connection` of SQLAlchemy.
     """
 
     def __init__(self, connect: Callable[[], Any], fence: SqlFence | None = None) -> None:
@@ -22,7 +23,9 @@ class SqlStore:
 
     def check(self, grant: Token, *, resource: str | None = None, once: bool = False) -> None:
         """Raise StaleToken if a higher token was seen; else remember this one."""
-        with closing(self._connect()) as connection:
+        made = self._connect()
+        # To close a connection of psycopg_pool would not give it back; its context manager, which has no cursor, does.
+        with closing(made) if hasattr(made, "cursor") else made as connection:
             try:
                 self._fence.check(connection, grant, resource=resource, once=once)
                 connection.commit()
