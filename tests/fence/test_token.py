@@ -133,6 +133,15 @@ def test_what_is_no_token_is_refused(wrong: Any) -> None:
         present(wrong, "users")
 
 
+@pytest.mark.parametrize("wrong", [0, -1, 2**53, True, 1.0, "17"])
+def test_what_is_handed_on_is_looked_at_like_a_bare_token(wrong: Any) -> None:
+    """It may have come over a queue, and been put together by hand."""
+    with pytest.raises(InvalidRequest):
+        present(Presented("users", wrong))
+    with pytest.raises(InvalidRequest):
+        present(Presented("users", 17), "")
+
+
 def test_a_shared_token_cannot_pass_only_once() -> None:
     with pytest.raises(InvalidRequest, match="once"):
         present("17;shared", "users", once=True)

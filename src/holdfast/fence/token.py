@@ -83,7 +83,8 @@ def present(token: Token, resource: str | None = None, *, once: bool = False) ->
         number, shared = (check_token(token), False) if isinstance(token, int) else parse_token(token)
         presented = Presented(check_resource(resource), number, shared)
     elif isinstance(token, Presented):
-        presented = Presented(check_resource(resource or token.resource), token.token, token.shared)
+        key = token.resource if resource is None else resource
+        presented = Presented(check_resource(key), check_token(token.token), token.shared)
     elif isinstance(token, Mapping):
         presented = _present_grants(token, resource)
     elif hasattr(token, "check") and hasattr(token, "slot"):
