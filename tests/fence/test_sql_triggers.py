@@ -9,8 +9,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 from click.testing import CliRunner
+from psycopg.pq import TransactionStatus
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
 
 from holdfast.cli.fence import fence as fence_command
 from holdfast.errors import InvalidRequest, StaleToken
@@ -116,6 +120,36 @@ def test_a_token_is_presented_and_taken_away_under_an_open_cursor(fenced: Fenced
         with pytest.raises(Exception, match="needs a token"):
             database.execute(connection, WRITES[1].format(fenced.table))
         cursor.close()
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_commit_inside_of_the_with_leaves_no_transaction_behind(fenced: Fenced) -> None:
+    database = fenced.database
+    with closing(database.connect()) as connection:
+        with FENCE.present(connection, 17, resource=fenced.table):
+            database.execute(connection, WRITES[1].format(fenced.table))
+            connection.commit()
+
+        assert connection.info.transaction_status == TransactionStatus.IDLE
+
+    engine = create_engine(database.sqlalchemy_url)
+    with Session(engine) as session:
+        with FENCE.present(session, 17, resource=fenced.table):
+            session.execute(text(WRITES[1].format(fenced.table)))
+            session.commit()
+
+        assert not session.in_transaction()
+    engine.dispose()
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_refusal_that_was_dealt_with_inside_of_the_with_is_the_end_of_it(fenced: Fenced) -> None:
+    database = fenced.database
+    fenced.write(token=18)
+    with closing(database.connect()) as connection:
+        with FENCE.present(connection, 17, resource=fenced.table):
+            with pytest.raises(psycopg.Error, match="is stale"):
+                database.execute(connection, WRITES[1].format(fenced.table))
 
 
 def test_the_trigger_and_the_check_keep_one_fence(fenced: Fenced) -> None:

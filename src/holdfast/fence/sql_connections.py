@@ -20,6 +20,8 @@ _PARAMETER = re.compile(r"(?<!:):([a-z]+)")
 _MISSING_TABLE_STATE = "42P01"
 _MISSING_TABLE_NUMBER = 1146
 _SERVER_STATUS_IN_TRANSACTION = 1
+_IN_TRANSACTION = 2
+"""What psycopg and psycopg2 call a connection in a transaction that nothing has gone wrong in."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,9 @@ class Database(Protocol):
     async def autocommits(self) -> bool:
         """Whether each statement would be a transaction of its own."""
 
+    async def in_transaction(self) -> bool:
+        """Whether a transaction is open that can still be spoken to. PostgreSQL only."""
+
     async def execute(self, statement: str, parameters: dict[str, Any]) -> Answer: ...
 
     async def register(self, function: str, gives: Callable[[], Any]) -> None:
@@ -55,6 +60,9 @@ class _DbApi:
 
     async def autocommits(self) -> bool:
         return bool(_autocommits(self._connection))
+
+    async def in_transaction(self) -> bool:
+        return bool(_asked(self._connection).transaction_status == _IN_TRANSACTION)
 
     async def execute(self, statement: str, parameters: dict[str, Any]) -> Answer:
         text, gives_rows = _prepared(statement, self._driver)
@@ -112,6 +120,9 @@ class _SqlAlchemy:
         told = _autocommits(pooled.driver_connection)
         # asyncpg knows nothing of it: there SQLAlchemy's own layer over it decides.
         return bool(getattr(pooled.dbapi_connection, "autocommit", False)) if told is None else told
+
+    async def in_transaction(self) -> bool:
+        return bool(self._target.in_transaction())
 
     async def register(self, function: str, gives: Callable[[], Any]) -> None:
         raw = (await self._pooled()).driver_connection
@@ -189,9 +200,13 @@ def _autocommits(connection: Any) -> bool | None:
         return bool(connection.get_autocommit()) and not status & _SERVER_STATUS_IN_TRANSACTION
     if not hasattr(connection, "autocommit"):
         return None
-    # psycopg's `info` is made anew at each look; what it asks is at hand. Other drivers have neither.
-    asked = getattr(connection, "pgconn", None) or getattr(connection, "info", None)
-    return bool(connection.autocommit) and getattr(asked, "transaction_status", 0) == 0
+    return bool(connection.autocommit) and getattr(_asked(connection), "transaction_status", 0) == 0
+
+
+def _asked(connection: Any) -> Any:
+    """What knows the state of a connection to PostgreSQL; None if the driver has no such thing."""
+    # psycopg's `info` is made anew at each look; what it asks is at hand.
+    return getattr(connection, "pgconn", None) or getattr(connection, "info", None)
 
 
 def is_missing_table(error: BaseException) -> bool:

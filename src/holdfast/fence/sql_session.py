@@ -51,7 +51,8 @@ class TokenInSession:
         await self._tell(self._presented.header)
 
     async def _end(self, error: BaseException | None) -> None:
-        if error is None or self._database.dialect != "postgresql":
+        # In PostgreSQL it ends with the transaction. To say so after a commit would begin one that nobody ends.
+        if self._database.dialect != "postgresql" or (error is None and await self._database.in_transaction()):
             await self._tell(None)
         if error is not None and (stale := await self._stale(str(error))) is not None:
             raise stale from error
