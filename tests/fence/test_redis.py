@@ -140,6 +140,16 @@ def test_a_value_may_live_for_a_while_and_its_fence_stays(fence: RedisFence, cli
     assert client.pttl(fence_key(name)) == -1
 
 
+@pytest.mark.parametrize("ttl", [0, -1.0, float("nan"), float("inf")])
+def test_a_value_that_could_not_live_is_not_written(fence: RedisFence, client: Any, name: str, ttl: float) -> None:
+    client.set(name, "before")
+
+    with pytest.raises(InvalidRequest, match="more than 0 seconds"):
+        fence.set(name, "1", 17, resource=name, ttl=ttl)
+
+    assert client.get(name) == "before"
+
+
 def test_a_script_of_ones_own_sees_only_its_own_keys_and_arguments(fence: RedisFence, client: Any, name: str) -> None:
     take = fence.script("return {#KEYS, #ARGV, KEYS[1], ARGV[1], redis.call('DECRBY', KEYS[1], ARGV[1])} -- done")
 

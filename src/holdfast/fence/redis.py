@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
+from math import inf
 from typing import Any, TypeAlias
 
 from holdfast.errors import EngineUnavailable, InvalidRequest, StaleToken
@@ -73,6 +74,8 @@ class RedisFence:
         once: bool = False,
     ) -> Any:
         """SET, if the token is not stale. `ttl` is the value's, in seconds."""
+        if ttl is not None and not 0 < ttl < inf:
+            raise InvalidRequest("ttl", ttl, "a value lives for more than 0 seconds, or for ever: None")
         words = ["SET", value] if ttl is None else ["SET", value, "PX", max(1, round(ttl * 1000))]
         return self._start(self._command, present(grant, resource, once=once), once, [key], words)
 
