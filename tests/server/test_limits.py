@@ -132,7 +132,7 @@ def test_watches(tight: Speak) -> None:
     wire("HF.WATCH", session, "a", "")
     wire("HF.WATCH", session, "b", "")
     assert limit(wire("HF.WATCH", session, "c", "")) == "watches_per_session"
-    assert wire("HF.WATCH", session, "b", "x") == "OK"
+    assert wire("HF.WATCH", session, "b", "") == "OK"
     assert limit(other("HF.WATCH", rival, "a", "")) == "prefix_watches"
     assert other("HF.CELLWATCH", rival, "a", "x") == "OK"
     assert limit(other("HF.CELLWATCH", rival, "b", "x")) == "watches"

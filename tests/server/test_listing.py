@@ -147,4 +147,19 @@ async def test_watches_of_many_names_have_a_limit_of_their_own(inside: Inside) -
 
     assert "prefix_watches = 3" in str(await asked(inside, client, "HF.WATCH", "session1", "w3", ""))
     assert await asked(inside, client, "HF.CELLWATCH", "session1", "w3", "cell") == b"OK"
-    assert await asked(inside, client, "HF.WATCH", "session1", "w1", "other") == b"OK"
+    assert await asked(inside, client, "HF.WATCH", "session1", "w1", "") == b"OK"
+
+
+async def test_no_watch_becomes_another_one(inside: Inside) -> None:
+    client = await taken(inside)
+    assert await asked(inside, client, "HF.CELLWATCH", "session1", "cell", "a") == b"OK"
+    assert await asked(inside, client, "HF.WATCH", "session1", "wide", "a") == b"OK"
+
+    for command, watch, name in (
+        ("HF.WATCH", "cell", "a"),
+        ("HF.CELLWATCH", "cell", "b"),
+        ("HF.WATCH", "wide", "b"),
+        ("HF.CELLWATCH", "wide", "a"),
+    ):
+        assert str(await asked(inside, client, command, "session1", watch, name)).startswith("HFINVALID")
+    assert len(inside.service.table.mail.wide) == 1

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.server import passwords
-from tests.servers.lock_server import LockServer, Wire
+from holdfast.verify.servers.process import wait_until
+from tests.servers.lock_server import WITHIN, LockServer, Wire
 
 PROTECTED = {name: passwords.protect(f"{name}'s password") for name in ("ada", "bob", "eve", "ops")}
 CONFIG = """
@@ -228,6 +229,22 @@ class TestReload:
             server.reload()
 
             assert wire("HF.ACQUIRE", "*", "eve/x")[0] == "granted"
+
+    def test_events_are_shown_no_more_when_the_right_to_read_them_is_gone(self, server: LockServer) -> None:
+        with log_in(server, "bob", 3) as bob, log_in(server, "ops") as ops:
+            bob.open()
+            bob("HF.WATCH", "*", "w", "shared/")
+            bob.send("HF.FETCH", "*", "w", 0, "WAIT", 20_000)
+            wait_until(lambda: "blocked_clients:1" in ops("INFO"), WITHIN, "the fetch to wait")
+            server.configure(CONFIG.replace('"shared/", may = ["hold", "read"]', '"bob/", may = ["read"]'))
+            server.reload()
+
+            ops.open()
+            ops("HF.ACQUIRE", "*", "shared/x")
+
+            assert is_denied(bob.reply())
+            assert str(bob("HF.WATCH", "*", "w", "bob/")).startswith("HFINVALID ")
+            assert is_denied(bob("HF.FETCH", "*", "w", 0))
 
     def test_a_user_that_is_gone_is_cut_off_and_its_lock_ends_with_its_session(self, server: LockServer) -> None:
         with log_in(server, "ada") as ada, log_in(server, "ops", 3) as ops:

@@ -11,7 +11,7 @@ from holdfast.server import answers, grammar
 from holdfast.server.frames import Frame
 from holdfast.server.resp import OK
 from holdfast.server.session_commands import own_session
-from holdfast.server.wire_error import LimitReached, WireError
+from holdfast.server.wire_error import LimitReached, WireError, may_not_read
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
@@ -31,7 +31,7 @@ MANY = 1_000
 def readable(connection: Connection, prefix: str) -> str:
     """The prefix, if everything that it shows may be read."""
     if not connection.user.may_read(prefix):
-        raise WireError("NOPERM", f"no right to read {prefix!r}")
+        raise may_not_read(prefix)
     return prefix
 
 
@@ -89,10 +89,16 @@ def break_lock(connection: Connection, frame: Frame) -> bytes:
 
 
 def subscribe(connection: Connection, session: str, watch: str, kind: str, prefix: str) -> bytes:
-    """Begin a watch, if there is room for another."""
+    """Begin a watch, if there is room for another, and its id is not another watch's."""
     service = connection.service
     watches, most = service.table.watches, service.limits.watches_per_session
-    if (session, watch) not in watches:
+    known = watches.get((session, watch))
+    if known is not None and (known.kind, known.prefix) != (kind, prefix):
+        # What the first has collected would be shown as the second's, to whoever may read only that.
+        raise WireError(
+            "HFINVALID", f"watch {watch!r} is on {known.prefix!r} ({known.kind}) already: another one needs its own id"
+        )
+    if known is None:
         if service.table.mail.of(session) >= most:
             raise LimitReached("watches_per_session", most, "HF.UNWATCH one first")
         wide = not kind.startswith("cell:")

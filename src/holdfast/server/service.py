@@ -32,7 +32,7 @@ from holdfast.server.store import Store, StoreFull
 from holdfast.server.tally import Tally
 from holdfast.server.users import User, Users
 from holdfast.server.waits import Waits
-from holdfast.server.wire_error import WireError
+from holdfast.server.wire_error import WireError, may_not_read
 
 if TYPE_CHECKING:
     from holdfast.server.cluster.node import Node
@@ -419,6 +419,11 @@ class Service:
             return False
         connection, after = waiting
         self.batches.gather()
+        subject = self.table.watches.get((session, watch))
+        if subject is not None and not connection.user.may_read(subject.prefix):
+            # It was allowed to when it began to wait; the configuration was read again since.
+            connection.answer(connection.error(may_not_read(subject.prefix)))
+            return True
         letters = self.fetch(session, watch, after)
         connection.answer(answers.encode(letters, connection.resp, connection.user))
         return True

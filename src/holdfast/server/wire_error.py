@@ -17,3 +17,8 @@ class LimitReached(WireError):
     def __init__(self, limit: str, value: int, what: str) -> None:
         self.limit, self.value = limit, value
         super().__init__("HFLIMIT", f"the limit {limit} = {value} is reached: {what}")
+
+
+def may_not_read(prefix: str) -> WireError:
+    """Names under this prefix are not for this user."""
+    return WireError("NOPERM", f"no right to read {prefix!r}")
