@@ -88,8 +88,37 @@ async def test_a_connection_that_has_its_login_checked_for_too_long_is_closed() 
     process._close_silent()
     assert not line.closed
 
-    connection.began -= 11.0
+    connection.unknown_since -= 11.0
     process._close_silent()
 
     assert line.closed
     process.logins.close()
+
+
+async def test_a_reset_gives_time_to_log_in_again_and_no_more_to_who_never_did() -> None:
+    process = Process(Settings(store="memory://", users=USERS), Settings)
+    known, unknown = process._connection(), process._connection()
+    lines = Line(), Line()
+    for connection, line in zip((known, unknown), lines, strict=True):
+        connection.connection_made(line)
+    process.logins._enter(known, USERS.by_name["ada"])
+    for connection in (known, unknown):
+        connection.began -= 11.0
+        connection.unknown_since -= 11.0
+        connection.data_received(b"RESET\r\n")
+    process._close_silent()
+
+    assert [line.closed for line in lines] == [False, True]
+    process.logins.close()
+
+
+async def test_a_large_frame_is_refused_again_after_a_reset(inside: Inside) -> None:
+    client = Client(inside)
+    client.send("AUTH", "ada", "secret")
+    await checked(inside)
+    client.send("RESET")
+    await inside.settle()
+    client.connection.data_received(b"*2\r\n$4\r\nAUTH\r\n$5000\r\n")
+    await inside.settle()
+
+    assert "at most 4096 bytes" in str(client.replies()[-1])

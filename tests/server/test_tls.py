@@ -116,3 +116,11 @@ rights = [{ prefix = "ada/", may = ["hold"] }]
                 assert str(wire("HF.ACQUIRE", "*", "bob/x")).startswith("NOPERM")
             with server.speak(tls=trusting(authority, authority.issue("bob"))) as wire:
                 assert str(wire("PING")).startswith("NOAUTH")
+
+    def test_a_reset_leaves_whom_the_certificate_names_logged_in(self, authority: Authority) -> None:
+        with LockServer(config=config(authority.issue("server"), authority, self.USERS)) as server:
+            wire = server.speak(tls=trusting(authority, authority.issue("ada")))
+            assert wire("RESET") == "RESET"
+
+            wire.open()
+            assert wire("HF.ACQUIRE", "*", "ada/x")[0] == "granted"

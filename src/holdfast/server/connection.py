@@ -56,7 +56,8 @@ class Connection(asyncio.Protocol):
         self.wrong_passwords = 0
         self.spent = False
         """Whether the last request took so long that others have their turn before the next."""
-        self.began = self.heard = service.loop.time()
+        self.began = self.heard = self.unknown_since = service.loop.time()
+        """When it came, when it last said something, and since when it has not said who it is, if it has to."""
         self.closed_at: float | None = None
         """When it was told to close."""
         self._unfinished = 0
@@ -329,6 +330,20 @@ class Connection(asyncio.Protocol):
         """From now on it may use every command that this server carries out."""
         self.allowed = self.commands.open(self.service)
         self._reader.most = self.service.limits.frame
+
+    def start_over(self) -> None:
+        """Be as after connecting: whoever its certificate does not name has to log in again, where there are users."""
+        service = self.service
+        service.attachments.detach(self)
+        self.resp, self.name, self.quiet = RESP2, "", False
+        if not service.users.required or self.allowed is self.commands.before_login:
+            # Who has not logged in yet gets no more time for it.
+            return
+        self.user, self.allowed = service.users.at_first, self.commands.before_login
+        self.unknown_since = service.loop.time()
+        self._reader.most = service.limits.frame_before_login
+        if self._transport is not None:
+            self.commands.greet(self, self._transport.get_extra_info("ssl_object"))
 
     def allow(self) -> None:
         """The server leads now, or does so no more."""

@@ -175,7 +175,7 @@ class Process:
     def _close_silent(self) -> None:
         limits, now = self.service.limits, self.loop.time()
         for one in list(self.service.connections):
-            if one.allowed is self.commands.before_login and now - one.began > limits.login / 1000:
+            if one.allowed is self.commands.before_login and now - one.unknown_since > limits.login / 1000:
                 reason = "no login"
             elif limits.idle and now - one.heard > limits.idle / 1000 and not one.held:
                 reason = "idle"

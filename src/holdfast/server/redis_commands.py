@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.server.frames import Frame
 from holdfast.server.grammar import expect
-from holdfast.server.resp import OK, RESP2, status
+from holdfast.server.resp import OK, status
 from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
@@ -46,12 +46,7 @@ def quit_(connection: Connection, frame: Frame) -> bytes:
 
 def reset(connection: Connection, frame: Frame) -> bytes:
     """RESET: as after connecting. Logged out, too, where there are users."""
-    service = connection.service
-    service.attachments.detach(connection)
-    connection.resp, connection.name, connection.quiet = RESP2, "", False
-    connection.user = service.users.at_first
-    if service.users.required:
-        connection.allowed = connection.commands.before_login
+    connection.start_over()
     return status("RESET")
 
 
