@@ -44,6 +44,6 @@ def parse(text: object, argument: str = "listen") -> Address:
         host, port = text, ""
     else:
         host, _, port = text.partition(":")
-    if port and (not port.isdigit() or int(port) > 65535):
+    if port and (not (port.isascii() and port.isdigit()) or int(port) > 65535):
         raise InvalidRequest(argument, text, rule)
     return Address(host or "127.0.0.1", int(port) if port else DEFAULT_PORT)

@@ -7,6 +7,9 @@ from typing import Any
 
 from holdfast.errors import InvalidRequest
 
+LEAST = {"idle": 0, "output": 4}
+"""Where it is not 1. Requests wait from a quarter of `output` on: of none, for ever."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -65,7 +68,7 @@ class Limits:
                 raise InvalidRequest(
                     f"limits.{name}", value, f"there is no such limit; there are {', '.join(sorted(known))}"
                 )
-            least = 0 if name == "idle" else 1
+            least = LEAST.get(name, 1)
             if type(value) is not int or value < least:
                 raise InvalidRequest(f"limits.{name}", value, f"a limit is a whole number of at least {least}")
         limits = cls(**settings)

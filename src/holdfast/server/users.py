@@ -55,13 +55,17 @@ def parse(name: str, settings: Mapping[str, Any]) -> User:
         raise InvalidRequest(f"{where}.certificate", certificate, "the common name of a certificate is text")
     if not password and not certificate:
         raise InvalidRequest(where, name, "a user needs a password or a certificate")
+    entries = settings.get("rights", [])
+    if not isinstance(entries, list):
+        raise InvalidRequest(f"{where}.rights", entries, "it is a list of rights")
     rights: dict[str, list[str]] = {right: [] for right in RIGHTS}
-    for entry in settings.get("rights", []):
+    for entry in entries:
         prefix, may = (entry.get("prefix"), entry.get("may")) if isinstance(entry, dict) else (None, None)
-        if not isinstance(prefix, str) or not isinstance(may, list) or not set(may) <= RIGHTS or len(entry) != 2:
+        known = isinstance(may, list) and all(isinstance(right, str) and right in RIGHTS for right in may)
+        if not isinstance(prefix, str) or not known or len(entry) != 2:
             rule = 'a right is { prefix = "db/", may = ["hold", "read", "break"] }'
             raise InvalidRequest(f"{where}.rights", entry, rule)
-        for right in may:
+        for right in may or ():
             rights[right].append(prefix)
     return User(name, password, certificate, *(tuple(rights[right]) for right in (HOLD, READ, BREAK)))
 
@@ -89,4 +93,13 @@ class Users:
         for name, entry in settings.items():
             if not isinstance(entry, dict):
                 raise InvalidRequest(f"users.{name}", entry, "a user is a table with password and rights")
-        return cls({name: parse(name, entry) for name, entry in settings.items()})
+        if "" in settings:
+            # Nobody has this name: it is that of all who have not logged in.
+            raise InvalidRequest("users", "", "a user has a name")
+        users = cls({name: parse(name, entry) for name, entry in settings.items()})
+        for user in users.by_name.values():
+            other = users.by_certificate.get(user.certificate, user)
+            if other is not user:
+                rule = f"it stands for {other.name} too; a certificate is one user's"
+                raise InvalidRequest(f"users.{user.name}.certificate", user.certificate, rule)
+        return users
