@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from uuid import uuid4
@@ -12,8 +13,9 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.server import http, passwords
+from holdfast.server import http, logins, passwords
 from holdfast.server.http import Answer, Http
+from holdfast.server.users import User, Users
 from tests.server.inside import Inside
 from tests.servers.lock_server import LockServer, Wire
 
@@ -93,7 +95,14 @@ def test_it_is_read_only(shared_server: LockServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "request_", [b"nonsense\r\n\r\n", b"GET /healthz\r\n\r\n", b"\xff" * 9000, b"GET / HTTP/9.9\r\n\r\n"]
+    "request_",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET /healthz\r\n\r\n",
+        b"\xff" * 9000,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET //[ HTTP/1.1\r\n\r\n",
+    ],
 )
 def test_what_is_not_http_is_refused(shared_server: LockServer, request_: bytes) -> None:
     with socket.create_connection(("127.0.0.1", shared_server.http_port), 20) as wire:
@@ -112,6 +121,46 @@ def test_health_needs_no_login_and_the_rest_does(guarded: LockServer) -> None:
         assert get(guarded, path, auth=("ada", "right")).status_code == 200
 
 
+def test_wrong_passwords_are_counted_and_told_to_the_log(guarded: LockServer) -> None:
+    def refused() -> float:
+        page = get(guarded, "/metrics", auth=("ada", "right")).text
+        found = [family for family in text_string_to_metric_families(page) if family.name == "holdfast_logins_refused"]
+        return float(found[0].samples[0].value)
+
+    before = refused()
+    get(guarded, "/metrics", auth=("mallory", "guess"))
+    get(guarded, "/metrics")
+
+    assert refused() == before + 1
+    assert '"event": "login refused"' in guarded.log.read_text()
+    assert '"user": "mallory"' in guarded.log.read_text()
+
+
+async def test_a_login_that_cannot_be_checked_now_is_not_taken_for_a_wrong_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logins, "MOST_WAITING", 0)
+    inside = Inside(users=Users({"ada": User("ada", PROTECTED)}))
+    served = Http(inside.service, inside.commands.logins)
+
+    answer = await served._answer("/metrics", f"Basic {b64encode(b'ada:right').decode()}", "")
+
+    assert (answer.status, answer.body) == (503, b"0 logins are being checked: come back in a moment\n")
+    inside.close()
+
+
+async def test_a_user_that_is_gone_while_its_password_is_checked_sees_nothing() -> None:
+    inside = Inside(users=Users({"ada": User("ada", PROTECTED)}))
+    served = Http(inside.service, inside.commands.logins)
+
+    asking = inside.loop.create_task(served._answer("/metrics", f"Basic {b64encode(b'ada:right').decode()}", ""))
+    await inside.turn()
+    inside.service.users = Users({"bob": User("bob", PROTECTED)})
+
+    assert (await asking).status == 401
+    inside.close()
+
+
 def test_only_locks_that_one_may_read_are_shown(guarded: LockServer) -> None:
     with guarded.speak() as wire:
         wire("AUTH", "ada", "right")
@@ -123,7 +172,7 @@ def test_only_locks_that_one_may_read_are_shown(guarded: LockServer) -> None:
 
 async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     class Large(Http):
-        async def _answer(self, target: str, authorization: str) -> Answer:
+        async def _answer(self, target: str, authorization: str, peer: str) -> Answer:
             return Answer(200, bytes(LARGE))
 
         async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

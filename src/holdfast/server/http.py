@@ -79,7 +79,7 @@ class Http:
                 writer.write(plain(503, "too many connections").packed(True))
                 return
             async with asyncio.timeout(WITHIN):
-                answer, with_body = await self._converse(reader)
+                answer, with_body = await self._converse(reader, str(writer.get_extra_info("peername")))
                 # Done when all of it is with the kernel, so that nothing is left to whoever does not read.
                 writer.transport.set_write_buffer_limits(0)
                 writer.write(answer.packed(with_body))
@@ -96,7 +96,7 @@ class Http:
             self._open -= 1
             writer.close()
 
-    async def _converse(self, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
+    async def _converse(self, reader: asyncio.StreamReader, peer: str) -> tuple[Answer, bool]:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         except asyncio.LimitOverrunError:
@@ -109,10 +109,13 @@ class Http:
         if method not in ("GET", "HEAD"):
             return plain(405, "this is read only"), True
         headers = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-        return await self._answer(target, headers.get("authorization", "")), method == "GET"
+        return await self._answer(target, headers.get("authorization", ""), peer), method == "GET"
 
-    async def _answer(self, target: str, authorization: str) -> Answer:
-        url = urlsplit(target)
+    async def _answer(self, target: str, authorization: str, peer: str) -> Answer:
+        try:
+            url = urlsplit(target)
+        except ValueError as error:
+            return plain(400, str(error))
         service = self.service
         if url.path == "/healthz":
             return plain(200, "alive")
@@ -122,7 +125,10 @@ class Http:
             return plain(404, "there are /healthz, /readyz, /metrics and /v1/locks")
         user = service.users.at_first
         if service.users.required:
-            found = await self._user(authorization)
+            try:
+                found = await self._user(authorization, peer)
+            except WireError as error:
+                return plain(503, error.text)
             if found is None:
                 return LOG_IN
             user = found
@@ -144,8 +150,8 @@ class Http:
             return plain(503, "the disk is full: only what frees room is taken")
         return plain(200, "ready")
 
-    async def _user(self, authorization: str) -> User | None:
-        """Who the header says it is, if the password is right."""
+    async def _user(self, authorization: str, peer: str) -> User | None:
+        """Who the header says it is, if the password is right. WireError if it cannot be checked now."""
         scheme, _, encoded = authorization.partition(" ")
         if scheme.lower() != "basic":
             return None
@@ -153,7 +159,7 @@ class Http:
             name, _, password = base64.b64decode(encoded, validate=True).decode().partition(":")
         except ValueError:
             return None
-        return await self.logins.check(self.service.users, name, password.encode())
+        return await self.logins.check(self.service, name, password.encode(), peer)
 
     def _locks(self, user: User, query: dict[str, list[str]]) -> Answer:
         """Every lock in use that the user may read: ?prefix=db/&kind=holdfast.lock&limit=100."""

@@ -12,11 +12,12 @@ from holdfast.server.frames import Frame
 from holdfast.server.grammar import expect
 from holdfast.server.redis_commands import client_name
 from holdfast.server.resp import OK, RESP2, RESP3
-from holdfast.server.users import User, Users
+from holdfast.server.users import User
 from holdfast.server.wire_error import LimitReached, WireError
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
+    from holdfast.server.service import Service
 
 log = logging.getLogger("holdfast.server")
 
@@ -27,6 +28,12 @@ MOST_WAITING = 100
 
 MOST_WRONG = 3
 """Wrong passwords over one connection; then it is closed."""
+
+
+def refused(service: Service, name: str, peer: str) -> None:
+    """Count a wrong password, and tell the log of it."""
+    service.tally.logins_refused += 1
+    log.warning("login refused", extra={"peer": peer, "user": name[:100]})
 
 
 class Logins:
@@ -106,16 +113,20 @@ class Logins:
         user = users.by_name.get(name)
         if user is not None and user.password and self._remembered.knows(password, user.password):
             return self._entered(connection, user, hello)
+        protected = "" if user is None else user.password
+        work = self._begin(connection.service.loop, password, protected)
+        connection.hold()
+        work.add_done_callback(lambda done: self._checked(done, connection, name, password, protected, hello))
+        return None
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, password: bytes, protected: str) -> asyncio.Future[bool]:
+        """Begin to check a password, unless too many are being checked. Nothing fits where there is none."""
         if self._waiting >= MOST_WAITING:
             raise WireError("HFLIMIT", f"{MOST_WAITING} logins are being checked: come back in a moment")
         self._waiting += 1
-        connection.hold()
-        protected = user.password if user is not None and user.password else None
-        work = connection.service.loop.run_in_executor(
-            self._thread, lambda: passwords.fits(password, protected or passwords.decoy()) and protected is not None
+        return loop.run_in_executor(
+            self._thread, lambda: passwords.fits(password, protected or passwords.decoy()) and bool(protected)
         )
-        work.add_done_callback(lambda done: self._checked(done, connection, name, password, protected, hello))
-        return None
 
     def _checked(
         self,
@@ -123,7 +134,7 @@ class Logins:
         connection: Connection,
         name: str,
         password: bytes,
-        protected: str | None,
+        protected: str,
         hello: bool,
     ) -> None:
         """A password was checked. Nothing counts that changed meanwhile."""
@@ -132,38 +143,36 @@ class Logins:
             # Who waits while the server stops was answered by that.
             return
         user = connection.service.users.by_name.get(name)
-        problem = done.exception()
-        if problem is not None:
-            log.error("password not checked", extra={"user": name[:100], "problem": str(problem)})
-        if problem is None and done.result() and user is not None and user.password == protected:
+        failure = done.exception()
+        if failure is not None:
+            log.error("password not checked", extra={"user": name[:100], "problem": str(failure)})
+        if failure is None and done.result() and user is not None and user.password == protected:
             self._remembered.add(password, user.password)
             try:
                 connection.answer(self._entered(connection, user, hello))
-            except WireError as refused:
-                connection.answer(connection.error(refused))
+            except WireError as problem:
+                connection.answer(connection.error(problem))
         else:
-            connection.service.tally.logins_refused += 1
-            log.warning("login refused", extra={"peer": connection.peer, "user": name[:100]})
+            refused(connection.service, name, connection.peer)
             connection.answer(connection.error(WRONG))
             connection.wrong_passwords += 1
             if connection.wrong_passwords >= MOST_WRONG:
                 connection.close_after_output()
 
-    async def check(self, users: Users, name: str, password: bytes) -> User | None:
-        """The user of this name, if this is the password."""
-        user = users.by_name.get(name)
-        protected = user.password if user is not None and user.password else None
-        if user is not None and protected is not None and self._remembered.knows(password, protected):
+    async def check(self, service: Service, name: str, password: bytes, peer: str) -> User | None:
+        """The user of this name, if this is the password. WireError if too many are being checked."""
+        user = service.users.by_name.get(name)
+        protected = "" if user is None else user.password
+        if protected and self._remembered.knows(password, protected):
             return user
-        if self._waiting >= MOST_WAITING:
-            return None
-        self._waiting += 1
+        work = self._begin(service.loop, password, protected)
         try:
-            loop = asyncio.get_running_loop()
-            right = await loop.run_in_executor(self._thread, passwords.fits, password, protected or passwords.decoy())
+            right = await work
         finally:
             self._waiting -= 1
-        if user is None or protected is None or not right:
+        user = service.users.by_name.get(name)
+        if not right or user is None or user.password != protected:
+            refused(service, name, peer)
             return None
         self._remembered.add(password, protected)
         return user
