@@ -267,6 +267,35 @@ class TestReload:
             assert str(wire("AUTH", "ada", "ada's password")).startswith("WRONGPASS")
             assert wire("AUTH", "ada", "another") == "OK"
 
+    def test_who_has_yet_to_log_in_may_do_so_afterwards(self, server: LockServer) -> None:
+        with server.speak() as wire:
+            assert str(wire("PING")).startswith("NOAUTH ")
+            server.configure(CONFIG.replace(PROTECTED["ada"], passwords.protect("another")))
+            server.reload()
+
+            assert str(wire("AUTH", "ada", "ada's password")).startswith("WRONGPASS ")
+            assert wire("AUTH", "ada", "another") == "OK"
+
+    def test_who_has_yet_to_log_in_comes_back_where_there_are_no_users_any_more(self, server: LockServer) -> None:
+        with server.speak() as wire:
+            assert str(wire("PING")).startswith("NOAUTH ")
+            server.configure("[limits]\nlogin = 3600000\n")
+            server.reload()
+
+            assert list(wire.rest()) == []
+            assert server.speak()("PING") == "PONG"
+
+    def test_the_size_of_requests_is_taken_over_for_connections_that_are_there(self, server: LockServer) -> None:
+        with log_in(server, "ops") as ops, server.speak() as unknown:
+            assert str(unknown("PING")).startswith("NOAUTH ")
+            large = "[limits]\nvalue = 3000000\nframe = 4000000\nframe_before_login = 100\n"
+            server.configure(CONFIG + large)
+            server.reload()
+
+            assert ops("HF.CELLSET", "cell", bytes(2_500_000))[0] == "cell"
+            unknown.raw(b"*2\r\n$4\r\nAUTH\r\n$200\r\n")
+            assert ["at most 100 bytes" in str(reply) for reply in unknown.rest()] == [True]
+
     def test_a_configuration_that_cannot_be_used_changes_nothing(self, server: LockServer) -> None:
         with log_in(server, "ada") as ada:
             server.configure(CONFIG + "\n[limits.oddity]\n")

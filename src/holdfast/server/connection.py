@@ -329,7 +329,13 @@ class Connection(asyncio.Protocol):
     def logged_in(self) -> None:
         """From now on it may use every command that this server carries out."""
         self.allowed = self.commands.open(self.service)
-        self._reader.most = self.service.limits.frame
+        self.bound_frames()
+
+    def bound_frames(self) -> None:
+        """Let requests be as large as the limits allow to whom it is now."""
+        limits = self.service.limits
+        unknown = self.allowed is self.commands.before_login
+        self._reader.most = limits.frame_before_login if unknown else limits.frame
 
     def start_over(self) -> None:
         """Be as after connecting: whoever its certificate does not name has to log in again, where there are users."""
@@ -341,7 +347,7 @@ class Connection(asyncio.Protocol):
             return
         self.user, self.allowed = service.users.at_first, self.commands.before_login
         self.unknown_since = service.loop.time()
-        self._reader.most = service.limits.frame_before_login
+        self.bound_frames()
         if self._transport is not None:
             self.commands.greet(self, self._transport.get_extra_info("ssl_object"))
 

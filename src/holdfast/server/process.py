@@ -29,6 +29,7 @@ from holdfast.server.service import About, Service
 from holdfast.server.settings import Settings
 from holdfast.server.store import Deposed
 from holdfast.server.stores import open_store
+from holdfast.server.users import ANYBODY
 
 if TYPE_CHECKING:
     from holdfast.server.cluster.node import Node
@@ -235,11 +236,15 @@ class Process:
         logs.set_up(new.log_format, new.log_level)
         self.service.limits, self.service.users = new.limits, new.users
         for one in list(self.service.connections):
+            one.bound_frames()
+            if one.allowed is self.commands.before_login and new.users.required:
+                # It has yet to say who it is, and is judged by the users of that moment.
+                continue
             user = new.users.by_name.get(one.user.name)
             if user is not None and user.password == one.user.password and user.certificate == one.user.certificate:
                 one.user = user
-            elif one.user.name or new.users.required:
-                # Its user is gone or has another password now, or there were none and now one has to log in.
+            elif one.user is not ANYBODY or new.users.required:
+                # Its user is gone or has another password now, or whether one has to log in has changed.
                 one.abort()
         log.info("configuration reloaded", extra={"users": len(new.users.by_name)})
 
