@@ -173,4 +173,6 @@ class Reference:
                 self.taken.add(entry.claim.id)
         assert token > max(seen for _, seen in self.history)
         self.history.append((claim, token))
-        self.entries[claim.id] = Entry(claim, source.place, token, source.dies_at)
+        ends = [source.dies_at, None if claim.max_hold is None else self.now + claim.max_hold]
+        dies_at = min((moment for moment in ends if moment is not None), default=None)
+        self.entries[claim.id] = Entry(claim, source.place, token, dies_at)

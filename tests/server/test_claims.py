@@ -293,6 +293,19 @@ def test_a_grant_is_handed_over_once(wire: Wire, speak: Speak, name: str) -> Non
     assert wire("HF.ADOPT", f"{session}-3", claim, "ab" * 32, name)[0] == "gone"
 
 
+def test_an_adopted_hold_ends_after_the_adopter_s_max_hold(wire: Wire, speak: Speak, name: str) -> None:
+    session, other, third = wire.open(), speak(), speak()
+    receiver, next_in_line = other.open(), third.open()
+    wire("HF.ACQUIRE", f"{session}-1", name)
+    wire("HF.HANDOVER", f"{session}-1", "ticket")
+
+    word, _, _, left = other("HF.ADOPT", f"{receiver}-1", f"{session}-1", "ticket", name, "MAXHOLD", 50)
+
+    assert (word, 0 < left <= 50) == ("granted", True)
+    assert third("HF.ACQUIRE", f"{next_in_line}-1", name, "BLOCK", "WAIT", 20_000)[0] == "granted"
+    assert other("HF.RELEASE", f"{receiver}-1") == ["gone", "it was held longer than max_hold"]
+
+
 def test_a_claim_that_stands_in_line_adopts_nothing_and_keeps_its_place(wire: Wire, speak: Speak, name: str) -> None:
     sender = speak()
     claim = holder(sender, name)

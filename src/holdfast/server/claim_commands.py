@@ -230,6 +230,8 @@ def adopt(connection: Connection, frame: Frame) -> bytes:
     reply = service.step(commands.Adopt(claim, frame[2].decode(), ticket))
     if type(reply) is Granted:
         service.tally.grants += 1
+        if reply.hold_left is not None:
+            service.expect_death(service.now + reply.hold_left)
     return answers.encode(reply, connection.resp, connection.user, chosen)
 
 

@@ -62,7 +62,7 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
         step.changes.append(DropRow(row))
         step.changes.append(PutTombstone(Tombstone(row.id, row.claim.session, HANDED_OVER)))
         step.notices.append(Notice(row.claim.session, row.id, GONE))
-    new = old._replace(claim=claim, token=token, since=step.now, ticket="")
+    new = old._replace(claim=claim, token=token, since=step.now, dies_at=end(step, old, claim), ticket="")
     step.changes.append(PutRow(new))
     yield from step.tell("granted", new, HANDED_OVER)
     for row in excluded:
@@ -71,6 +71,14 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
         for name in affected:
             yield from lines.pass_on(step, claim.kind, name, counted=False)
     return lines.granted(step, new)
+
+
+def end(step: Step, row: Row, claim: Claim) -> float | None:
+    """When an adopted hold ends: with the first one's time, or earlier if the adopter asks for less."""
+    if claim.max_hold is None:
+        return row.dies_at
+    asked = step.now + claim.max_hold
+    return asked if row.dies_at is None else min(row.dies_at, asked)
 
 
 def fits(row: Row, claim: Claim, ticket: str) -> bool:
