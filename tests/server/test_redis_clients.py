@@ -71,7 +71,7 @@ def test_redis_cli_s_own_questions_are_answered(shared_server: LockServer) -> No
 
 
 @pytest.mark.parametrize("setting", [("CLIENT", "SETNAME"), ("HELLO", "3", "SETNAME")])
-@pytest.mark.parametrize("name", ["two words", "two\nid=1 lines"])
+@pytest.mark.parametrize("name", ["two words", "two\nid=1 lines", "two\u2028id=1", "two\x85id=1", "two\xa0words"])
 def test_a_client_s_name_cannot_forge_a_line_about_another(wire: Wire, setting: tuple[str, ...], name: str) -> None:
     wire("CLIENT", "SETNAME", "before")
 

@@ -71,7 +71,8 @@ def describe(connection: Connection) -> str:
 def client_name(raw: bytes) -> str:
     """A name that a connection gives itself, cut to what is shown."""
     name = raw.decode()[:MOST_NAME]
-    if any(letter <= " " for letter in name):
+    # As in Redis. What else there is may end a line, or a word, for whoever reads CLIENT LIST.
+    if not all("!" <= letter <= "~" for letter in name):
         raise WireError("ERR", "Client names cannot contain spaces, newlines or special characters.")
     return name
 
