@@ -105,6 +105,15 @@ def test_redis_py(shared_server: LockServer, protocol: int) -> None:
             assert ask(one, "HF.RELEASE", f"{session}-1") == "OK"
 
 
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_redis_py_s_questions_about_the_server_are_answered(shared_server: LockServer, protocol: int) -> None:
+    with redis.Redis(port=shared_server.port, protocol=protocol, client_name="py") as client:
+        assert client.command()["hf.acquire"]["name"] == "hf.acquire"
+        assert client.client_info()["name"] == "py"
+        assert "py" in [one["name"] for one in client.client_list()]
+        assert client.info()["loading"] == 0
+
+
 def test_redis_py_passes_over_pushes_that_it_does_not_know(shared_server: LockServer) -> None:
     name = uuid4().hex
     with redis.Redis(port=shared_server.port, protocol=3, decode_responses=True) as client, client.client() as one:

@@ -100,6 +100,15 @@ def client(connection: Connection, frame: Frame) -> bytes:
     raise WireError("ERR", f"Unknown subcommand '{frame[1][:40].decode(errors='replace')}' of CLIENT")
 
 
+def about(name: bytes) -> list[Any]:
+    """A command in the form of Redis 7.
+
+    Name, arity (at least the command itself), flags, first and last key, step: no keys, so no slots. Then
+    categories, tips, key specifications and subcommands, which clients look for.
+    """
+    return [name.lower(), -1, ["fast"], 0, 0, 0, [], [], [], []]
+
+
 def command(connection: Connection, frame: Frame) -> bytes:
     """COMMAND [COUNT | LIST | INFO [name ...] | DOCS [name ...]]."""
     names = sorted(connection.commands.all)
@@ -110,9 +119,7 @@ def command(connection: Connection, frame: Frame) -> bytes:
     if what == b"LIST":
         return connection.resp.encode([name.lower() for name in names])
     if what == b"INFO":
-        # Name, arity (at least the command itself), flags, first and last key, step: no keys, so no slots.
-        found: list[Any] = [[n.lower(), -1, ["fast"], 0, 0, 0] if n in connection.commands.all else None for n in asked]
-        return connection.resp.encode(found)
+        return connection.resp.encode([about(name) if name in connection.commands.all else None for name in asked])
     if what == b"DOCS":
         docs = {}
         for name in asked:
