@@ -77,6 +77,13 @@ def test_a_large_frame_before_the_login_is_refused(guarded: LockServer) -> None:
         assert [str(reply) for reply in wire.rest()] == ["ERR Protocol error: a request has at most 4096 bytes"]
 
 
+def test_many_arguments_make_a_large_frame_too(guarded: LockServer) -> None:
+    with guarded.speak() as wire:
+        wire.send("AUTH", *["x" * 1000] * 5)
+
+        assert [str(reply) for reply in wire.rest()] == ["ERR Protocol error: a request has at most 4096 bytes"]
+
+
 def test_hold_is_by_prefix(guarded: LockServer) -> None:
     with log_in(guarded, "ada") as wire:
         wire.open()

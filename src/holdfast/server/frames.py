@@ -76,7 +76,8 @@ class FrameReader:
         return self._take(data)
 
     def _take(self, data: bytes) -> list[Frame]:
-        split = _split(data)
+        # What is no longer than one frame may be holds none that is too long.
+        split = _split(data) if len(data) <= self.most else None
         if split is None:
             return self._scan(data)
         frames, rest = split
