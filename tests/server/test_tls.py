@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from tests.servers.certificates import Authority, Pair
-from tests.servers.lock_server import LockServer
+from tests.servers.lock_server import LockServer, Wire
 
 
 @pytest.fixture
@@ -44,6 +44,13 @@ def test_a_client_in_plain_text_gets_nothing(authority: Authority) -> None:
 
         with pytest.raises((EOFError, ConnectionError)):
             wire.read()
+
+
+@pytest.mark.parametrize("port", ["port", "http_port"])
+def test_who_begins_no_handshake_is_closed(authority: Authority, port: str) -> None:
+    settings = config(authority.issue("server"), more="[limits]\nlogin = 200\n")
+    with LockServer(config=settings) as server, Wire(getattr(server, port)) as wire:
+        assert list(wire.rest()) == []
 
 
 def test_a_certificate_is_replaced_without_a_restart(authority: Authority) -> None:

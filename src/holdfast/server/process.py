@@ -133,9 +133,9 @@ class Process:
 
     async def _listen(self) -> None:
         settings = self.settings
+        patience = None if settings.tls is None else settings.limits.login / 1000
         for address in settings.listen:
             tls = self._context(with_clients=True)
-            patience = None if tls is None else settings.limits.login / 1000
             with opening(address, "--listen"):
                 server = await self.loop.create_server(
                     self._connection, *address, ssl=tls, backlog=1024, ssl_handshake_timeout=patience
@@ -145,7 +145,9 @@ class Process:
             http = Http(self.service, self.logins)
             tls = self._context(with_clients=False)
             with opening(settings.http, "--http"):
-                server = await asyncio.start_server(http.serve, *settings.http, limit=MOST_HEAD, ssl=tls)
+                server = await asyncio.start_server(
+                    http.serve, *settings.http, limit=MOST_HEAD, ssl=tls, ssl_handshake_timeout=patience
+                )
             self._servers.append(server)
 
     def _context(self, with_clients: bool) -> ssl.SSLContext | None:
