@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 
 
 class Openers:
@@ -18,8 +19,14 @@ class Openers:
             self._users[session] = user
             self.sessions[user] += 1
 
-    def drop(self, session: str) -> None:
-        """The session has ended."""
+    def drop(self, session: str) -> str | None:
+        """The session has ended. Who had opened it is returned, if that is known."""
         user = self._users.pop(session, None)
         if user is not None:
             self.sessions[user] -= 1
+        return user
+
+    def reconcile(self, sessions: Container[str]) -> None:
+        """The table is another one: forget what is not in it."""
+        for session in [session for session in self._users if session not in sessions]:
+            self.drop(session)

@@ -152,6 +152,7 @@ class Service:
         for session in self.attachments.sessions():
             if session not in self.table.sessions:
                 self.end_session(session, "it was not kept: the disk is full")
+        self.openers.reconcile(self.table.sessions)
 
     def _wait_stopped(self, claim_id: str, since: float | None, until: float) -> None:
         """Nobody waits for the claim any more, unless what was decided is not kept."""
@@ -169,6 +170,11 @@ class Service:
         same = not connection.closing and not connection.session and connection.user is user
         if same and not taken and session in self.table.sessions:
             self.attachments.attach(connection, session, connection.side, connection.quiet)
+
+    def _count_again(self, session: str, opener: str) -> None:
+        """The same: whoever opened it has it still."""
+        if session in self.table.sessions:
+            self.openers.add(session, opener)
 
     def uptime(self) -> float:
         """Seconds since the start."""
@@ -384,7 +390,9 @@ class Service:
 
     def end_session(self, session: str, reason: str) -> None:
         """The session is no more: nobody speaks for it, and whoever waits under it is told."""
-        self.openers.drop(session)
+        opener = self.openers.drop(session)
+        if opener is not None:
+            self.batches.undo.append(partial(self._count_again, session, opener))
         for connection in self.attachments.end(session):
             self.batches.undo.append(partial(self._attach_again, connection, session, connection.user))
             if self.waits.ended(connection):
