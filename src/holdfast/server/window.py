@@ -59,6 +59,8 @@ class Window:
         """Keys that may be in the state, with another record or with one that is no more."""
         self.spans: list[Span] = []
         """The same, for many keys at once."""
+        self._owned: dict[tuple[str, str], dict[Key, None]] = {}
+        """Tombstones, watches and letters of `puts`, by kind and session: an end looks at nothing of others."""
 
     def absorb(self, records: Iterable[Record]) -> None:
         """Let a batch have the last word."""
@@ -81,6 +83,8 @@ class Window:
                 key = key_of(record)
                 self.puts[kind][key] = record
                 drops[key] = None
+                if kind in "TWL":
+                    self._owned.setdefault((kind, key[2]), {})[key] = None
             else:
                 self._drop(kind, record)
 
@@ -93,18 +97,26 @@ class Window:
             self._end(Span("L", record[1], record[2], record[3]))
         else:
             key: Key = (kind.upper(), 0, record[1], record[2], 0)
-            self.puts[kind.upper()].pop(key, None)
+            if key in self.puts[key[0]]:
+                self._forget(key[0], key[2], [key])
             self.drops[key] = None
 
     def _end(self, *spans: Span) -> None:
         for span in spans:
-            found = self.puts[span.kind]
             if span.kind == "S":
-                found.pop(("S", 0, span.one, "", 0), None)
+                self.puts["S"].pop(("S", 0, span.one, "", 0), None)
             else:
-                for key in [key for key in found if span.covers(key)]:
-                    del found[key]
+                owned = self._owned.get((span.kind, span.one), {})
+                self._forget(span.kind, span.one, [key for key in owned if span.covers(key)])
             self.spans.append(span)
+
+    def _forget(self, kind: str, session: str, keys: Iterable[Key]) -> None:
+        owned = self._owned.get((kind, session), {})
+        for key in keys:
+            del self.puts[kind][key]
+            owned.pop(key, None)
+        if not owned:
+            self._owned.pop((kind, session), None)
 
     def overrules(self) -> Overruled:
         """Whether a record of the state is no longer true, for all keys at once."""
