@@ -85,9 +85,12 @@ async def test_output_of_a_refused_batch_counts_no_more(inside: Inside, store: G
 
 
 @pytest.mark.parametrize("count", [3, 300])
-async def test_others_have_their_turn_after_every_list(inside: Inside, count: int) -> None:
+@pytest.mark.parametrize("request_", [("HF.LIST",), ("INFO",), ("CLIENT", "LIST")])
+async def test_others_have_their_turn_after_what_looks_at_much(
+    inside: Inside, request_: tuple[str, ...], count: int
+) -> None:
     client, other = Client(inside), Client(inside)
-    client.connection.data_received(pack(("HF.LIST",)) * count)
+    client.connection.data_received(pack(request_) * count)
     asked = inside.service.tally.commands
     await inside.turn(2)
     other.send("PING")

@@ -94,6 +94,7 @@ def client(connection: Connection, frame: Frame) -> bytes:
     if what == b"INFO":
         return connection.resp.encode(describe(connection) + "\n")
     if what == b"LIST":
+        connection.spent = True
         # Others are shown to those who may break everything: operators.
         shown = connection.service.connections if "" in connection.user.breaks else [connection]
         return connection.resp.encode("".join(describe(one) + "\n" for one in shown))
@@ -134,6 +135,8 @@ def command(connection: Connection, frame: Frame) -> bytes:
 def info(connection: Connection, frame: Frame) -> bytes:
     """INFO [section]."""
     service = connection.service
+    # Others have their turn: all connections and all who wait are counted.
+    connection.spent = True
     table, tally, about = service.table, service.tally, service.about
     figures = service.store.figures()
     lines = [
