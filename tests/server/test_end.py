@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from holdfast.core.table.changes import Change, DropRow
 from holdfast.core.table.commands import Sweep
+from holdfast.core.table.questions import Question
 from holdfast.server.memory_store import MemoryStore
 from holdfast.server.process import Process
 from holdfast.server.settings import Settings
@@ -70,4 +73,28 @@ async def test_who_waits_for_a_claim_that_was_cleared_away_is_told() -> None:
     await inside.settle()
 
     assert second.replies() == [[b"gone", b"its session ran out"]]
+    inside.close()
+
+
+async def test_the_end_of_a_session_looks_for_the_next_in_a_long_line_once_a_step() -> None:
+    inside = Inside()
+    client, other = Client(inside), Client(inside)
+    client.send("HF.OPEN", "session1", "x" * 22, 60_000)
+    for number in range(200):
+        client.send("HF.ACQUIRE", f"session1-{number}", "k", "OWNER", f"session1/{number}")
+    other.send("HF.OPEN", "session2", "x" * 22, 60_000)
+    other.send("HF.ACQUIRE", "session2-1", "k")
+    deaths, asked = inside.service.deaths, Counter[str]()
+    answer = deaths._answer
+
+    def counted(question: Question, now: float) -> Any:
+        asked[type(question).__name__] += 1
+        return answer(question, now)
+
+    deaths._answer = counted
+    client.send("HF.CLOSE", "session1")
+    await inside.settle()
+
+    assert inside.service.table.rows["session2-1"].token is not None
+    assert asked["NextWaiting"] == 1
     inside.close()

@@ -98,9 +98,14 @@ def retire(step: Step, row: Row) -> Asking[None]:
 def bury(step: Step, session: Session, limit: int) -> Asking[int]:
     """Remove claims of a dead session, at most `limit`, and the session itself after the last."""
     rows: tuple[Row, ...] = yield ask.SessionRows(session.id, limit)
+    behind: dict[tuple[str, str, bool], None] = {}
     for row in rows:
         waiting: tuple[str, ...] = yield ask.Affected(row.claim)
-        yield from remove(step, row, waiting)
+        yield from take_out(step, row)
+        behind.update(((row.claim.kind, name, bool(row.claim.limit)), None) for name in waiting)
+    # Once for each name: whoever is next is looked for past all that is dead, which may be a long line.
+    for kind, name, counted in behind:
+        yield from lines.pass_on(step, kind, name, counted)
     if len(rows) < limit:
         step.changes.append(DropSession(session.id))
     return len(rows)
@@ -108,8 +113,13 @@ def bury(step: Step, session: Session, limit: int) -> Asking[int]:
 
 def remove(step: Step, row: Row, waiting: tuple[str, ...]) -> Asking[None]:
     """Take a dead claim out and let those behind it go on."""
+    yield from take_out(step, row)
+    for name in waiting:
+        yield from lines.pass_on(step, row.claim.kind, name, bool(row.claim.limit))
+
+
+def take_out(step: Step, row: Row) -> Asking[None]:
+    """Take a dead claim out."""
     step.changes.append(DropRow(row))
     if row.token is not None:
         yield from step.tell("expired", row)
-    for name in waiting:
-        yield from lines.pass_on(step, row.claim.kind, name, bool(row.claim.limit))
