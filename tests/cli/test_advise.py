@@ -14,6 +14,7 @@ from holdfast.advice.tree import walk
 from holdfast.cli import exit_codes
 from tests.cli.stage import Stage
 from tests.cli.terminals import Terminal
+from tests.faults.children import eventually, state
 
 JOB = ("--what", "job", "--if-two-run", "harm", "--store-checks", "yes")
 
@@ -89,7 +90,9 @@ def test_at_a_terminal_it_asks_what_it_was_not_told(stage: Stage) -> None:
 
 def test_at_a_terminal_ctrl_c_ends_it(stage: Stage) -> None:
     terminal = Terminal(stage, "advise")
-    terminal.expect("What must not collide?")
+    terminal.expect("Answer > ")
+    # Python does not hear a signal that comes after it has printed this and before it reads, until something is typed.
+    eventually(lambda: state(terminal.process.pid) == "S", "it reads")
     terminal.type("\x03")
 
     assert terminal.end() in (exit_codes.INTERRUPTED, -2)
