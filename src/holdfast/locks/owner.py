@@ -39,20 +39,20 @@ def owner(name: str) -> Iterator[None]:
 
 def current_owner(task: LoopTask | None) -> tuple[str, str]:
     """The owner that is running now (the chosen one, else the task, else the thread), and what people call it."""
-    chosen = _chosen.get()
     if task is not None:
         known = _tasks.get(id(task))
-        own = known[1] if known is not None and known[0]() is task else _name_task(task)
+        if known is None or known[0]() is not task:
+            known = _name_task(task)
         name = task.get_name()
-        return chosen or own, name if name.isascii() else legible(name)
+        return _chosen.get() or known[1], name if name.isascii() else legible(name)
     try:
         own = _threads.id
     except AttributeError:
         own = _threads.id = f"t{next(_numbers)}"
-    return chosen or own, legible(threading.current_thread().name)
+    return _chosen.get() or own, legible(threading.current_thread().name)
 
 
-def _name_task(task: LoopTask) -> str:
+def _name_task(task: LoopTask) -> tuple[weakref.ref[LoopTask], str]:
     """A number of its own for a task, forgotten with it."""
     address = id(task)
 
@@ -61,6 +61,5 @@ def _name_task(task: LoopTask) -> str:
         if known is not None and known[0] is gone:
             del _tasks[address]
 
-    name = f"a{next(_numbers)}"
-    _tasks[address] = (weakref.ref(task, forget), name)
-    return name
+    named = _tasks[address] = (weakref.ref(task, forget), f"a{next(_numbers)}")
+    return named

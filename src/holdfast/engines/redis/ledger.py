@@ -50,19 +50,20 @@ class Ledger:
         if self._waiting:
             self._waiting.discard(claim_id)
 
-    def forget(self, claim: Claim) -> None:
-        """It is gone, or will be: nobody has to keep it alive any more."""
+    def forget(self, claim: Claim) -> str | None:
+        """It is gone, or will be: nobody has to keep it alive any more. Its lock, if it was known to be there."""
         with self._lock:
             if self._waiting:
                 self._waiting.discard(claim.id)
             if self._handed:
                 self._handed.pop(claim.id, None)
-            if claim.id in self._locks:
-                del self._locks[claim.id]
-                # None, if the claim is an earlier session's.
-                count = self._counts.pop(claim.owner, 0)
-                if count > 1:
-                    self._counts[claim.owner] = count - 1
+            if claim.id not in self._locks:
+                return None
+            # There is none, if the claim is an earlier session's.
+            count = self._counts.pop(claim.owner, 0)
+            if count > 1:
+                self._counts[claim.owner] = count - 1
+            return self._locks.pop(claim.id)
 
     def not_sent(self, claim: Claim) -> None:
         """It never came there, and nobody withdraws it; unless it is there from an earlier try."""

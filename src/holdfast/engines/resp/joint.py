@@ -8,7 +8,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from holdfast.engines.resp.wire import NOT_DONE, Joins, Lost, Part, Request, pack
+from holdfast.engines.resp.wire import NOT_DONE, Lost, Part, Request, Script, pack
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import go_on
 
@@ -23,36 +23,33 @@ class Joint:
     that is more than half of what a plain step costs the server.
     """
 
-    __slots__ = ("_again", "_joins", "first", "futures", "group", "limits", "parts", "takes", "until")
+    __slots__ = ("_again", "_script", "futures", "group", "limits", "requests", "until")
 
-    def __init__(self, joins: Joins, request: Request, again: Callable[[Joint, bytes], None]) -> None:
-        self._joins, self.first = joins, request
-        self.group = request.args[joins.group]
-        """What all of them have in common."""
+    def __init__(self, script: Script, group: str, again: Callable[[Joint, bytes], None]) -> None:
+        self._script, self.group = script, group
         self._again = again
         """Sends it once more, in full."""
-        self.parts: list[str] = []
-        """What is each one's own, one after the other."""
-        self.takes = 0
-        """How many tokens they may need."""
+        self.requests: list[Request] = []
         self.futures: list[Future[Any]] = []
         """Who waits for the answers."""
         self.limits: list[float] = []
-        """Until when each of them waits. Whoever adds one adds to all four."""
+        """Until when each of them waits. Whoever adds one adds to all three."""
         self.until = 0.0
 
     def packed(self) -> bytes:
         """All of them as one command."""
         # As soon as the first of them has no time left: it is told, and the others go on waiting.
         self.until = min(self.limits)
-        return pack((*self._joins.script.start, *self._arguments()))
+        return pack((*self._script.start, *self._arguments()))
 
     def packed_in_full(self) -> bytes:
         """The same for a server that does not know the script (any more)."""
-        return pack(("EVAL", self._joins.script.text, *self._arguments()))
+        return pack(("EVAL", self._script.text, *self._arguments()))
 
     def _arguments(self) -> tuple[Part, ...]:
-        return ("1", self.first.form.prefix, self.group, f"{self.takes}", "".join(self.parts))
+        takes = sum([request.form.joins.takes for request in self.requests if request.form.joins is not None])
+        own = "".join([request.own for request in self.requests])
+        return ("1", self.requests[0].form.prefix, self.group, f"{takes}", own)
 
     # As one who takes a reply
 

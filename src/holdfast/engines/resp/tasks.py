@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hiredis import ProtocolError, Reader, ReplyError
@@ -78,7 +79,8 @@ class Stream(asyncio.BufferedProtocol):
         self._feed: Callable[[memoryview, int, int], None] = self._reader.feed  # type: ignore[assignment]
         # A view: asyncio's TLS takes slices of it, and would write into copies of a bytearray's.
         self._buffer = memoryview(bytearray(MOST_AT_ONCE))
-        self._future: Callable[[], asyncio.Future[Any]] = loop.create_future
+        # As the loop makes them, without a frame of its own.
+        self._future: Callable[[], asyncio.Future[Any]] = partial(asyncio.Future, loop=loop)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
         self._joint: Joint | None = None
@@ -115,19 +117,24 @@ class Stream(asyncio.BufferedProtocol):
 
     def join(self, request: Request, until: float) -> asyncio.Future[Any]:
         """Send a request as one with others of this turn; the future gets its reply, Lost or APART."""
-        future, joint, joins = self._future(), self._joint, request.form.joins
-        assert joins is not None
-        if joint is None or joint.group != request.args[joins.group]:
-            self._close_joint()
-            joint = self._joint = Joint(joins, request, self._send_again)
-            self._see_to_it()
-        joint.parts.append(request.own)
-        joint.takes += joins.takes
+        joint = self._joint
+        if joint is None or joint.group != request.group:
+            joint = self._begin_joint(request)
+        future = self._future()
+        joint.requests.append(request)
         joint.limits.append(until)
         joint.futures.append(future)
         if len(joint.futures) >= self.as_one:
             self._write()
         return future
+
+    def _begin_joint(self, request: Request) -> Joint:
+        """What this one and others go as."""
+        self._close_joint()
+        assert request.form.joins is not None
+        joint = self._joint = Joint(request.form.joins.script, request.group, self._send_again)
+        self._see_to_it()
+        return joint
 
     def _close_joint(self) -> None:
         """Nothing joins it any more: what comes now is sent after it."""
@@ -137,7 +144,7 @@ class Stream(asyncio.BufferedProtocol):
                 self._out.append(joint.packed())
                 self._waiting.append((joint, joint.until, clock.now()))
             else:
-                self._out.append(joint.first.packed(False))
+                self._out.append(joint.requests[0].packed(False))
                 self._waiting.append((joint.futures[0], joint.limits[0], clock.now()))
 
     def _send_again(self, joint: Joint, packed: bytes) -> None:
@@ -265,27 +272,27 @@ class RespAsyncioPort:
     async def call(self, request: AnyRequest, until: float) -> Any:
         """The reply; EngineUnavailable says whether the request may have been carried out."""
         stream = self._stream
-        if stream is not None and stream.problem is None:
-            try:
-                reply: Any = APART
-                if type(request) is Request and request.own:
-                    if self._crowded:
-                        self._crowded -= 1
-                    else:
-                        reply = await stream.join(request, until)
-                        if reply is APART:
-                            self._crowded = ALONE
-                if reply is APART:
-                    reply = await stream.send(request.packed(False), until)
-                if isinstance(reply, ReplyError):
-                    reply = await self._after_error(request, reply, stream, False, 1, until)
-            except Lost as lost:
-                if not request.repeats or lost.silent:
-                    raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
-                request.sent_twice = True
-                return await self._call_again(request, until, True)
-            return reply
-        return await self._call_again(request, until, False)
+        if stream is None or stream.problem is not None:
+            return await self._call_again(request, until, False)
+        try:
+            reply: Any = APART
+            if type(request) is Request and request.own:
+                if self._crowded:
+                    self._crowded -= 1
+                else:
+                    reply = await stream.join(request, until)
+                    if reply is APART:
+                        self._crowded = ALONE
+            if reply is APART:
+                reply = await stream.send(request.packed(False), until)
+            if isinstance(reply, ReplyError):
+                reply = await self._after_error(request, reply, stream, False, 1, until)
+        except Lost as lost:
+            if not request.repeats or lost.silent:
+                raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
+            request.sent_twice = True
+            return await self._call_again(request, until, True)
+        return reply
 
     async def _call_again(self, request: AnyRequest, until: float, repeated: bool) -> Any:
         """The same over a new connection, a few times: the claim id makes a repeat safe."""

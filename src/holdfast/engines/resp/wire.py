@@ -82,8 +82,6 @@ class Joins:
     """How a script's call is put to a script that does many of its kind at once."""
 
     script: Script
-    group: int
-    """Which of a call's arguments those that go together have in common."""
     takes: int
     """How many tokens it may need."""
 
@@ -100,6 +98,8 @@ class Form:
     """The last argument then, if that differs."""
     joins: Joins | None = None
     """How some may be sent together with others, as one."""
+    spread: Callable[..., tuple[Part, ...]] | None = None
+    """What makes the arguments of what a request has, if that is left until it is sent by itself."""
 
 
 @dataclass(slots=True)
@@ -107,9 +107,11 @@ class Request:
     """One script call."""
 
     form: Form
-    args: tuple[Part, ...]
+    args: tuple[Any, ...]
     own: str = ""
     """What is its own among those that go as one; empty if it goes by itself."""
+    group: str = ""
+    """What those have in common."""
     sent_twice: bool = False
     """Whether it was sent again: the first one may still arrive, after whatever comes next."""
 
@@ -126,8 +128,9 @@ class Request:
         return pack(("EVAL", self.form.script.text, 1, self.form.prefix, *self._sent(repeated)))
 
     def _sent(self, repeated: bool) -> tuple[Part, ...]:
+        args = self.args if self.form.spread is None else self.form.spread(*self.args)
         again = self.form.again if repeated else None
-        return self.args if again is None else (*self.args[:-1], again)
+        return args if again is None else (*args[:-1], again)
 
 
 @dataclass(slots=True)
