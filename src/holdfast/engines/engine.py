@@ -7,9 +7,8 @@ queues on the client's side, cancellation, both APIs) is above it and stays as i
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from holdfast.core.table.commands import (
     BreakUnderWay,
@@ -28,6 +27,9 @@ from holdfast.core.table.rows import Session
 from holdfast.core.urls import Url
 from holdfast.model import Claim, Gone, Granted, Guarantees, LockInfo, Place, Refused
 from holdfast.runtime.io import Io, Signal
+
+if TYPE_CHECKING:
+    import asyncio
 
 Deliver = Callable[[Notice], None]
 """Takes a notice for one of the client's own sessions, in any thread."""

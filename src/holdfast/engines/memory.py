@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.table import Dictionary, apply
 from holdfast.core.table.commands import Command, Open
@@ -16,9 +15,13 @@ from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import AsyncioIo, Turns
 from holdfast.runtime.blocking import BlockingIo
-from holdfast.runtime.simulated import World
+from holdfast.runtime.turns import Turns
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from holdfast.runtime.simulated import World
 
 GUARANTEES = Guarantees(
     consensus=False,
@@ -76,6 +79,8 @@ class MemoryTable:
 
     def asyncio(self, engine: MemoryEngine, loop: asyncio.AbstractEventLoop) -> TableVerbs:
         """Verbs for tasks."""
+        from holdfast.runtime.asyncio import AsyncioIo  # not read by a program that blocks
+
         io = AsyncioIo(MemoryAsyncioPort(MemoryPort(self, engine)), loop)
         return TableVerbs(io, io.signal())
 

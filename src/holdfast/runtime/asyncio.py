@@ -126,22 +126,6 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-class Turns:
-    """Lets a loop turn now and then between steps that never wait for anything."""
-
-    EVERY = 0.005
-
-    def __init__(self) -> None:
-        self._last = clock.now()
-
-    async def give(self) -> None:
-        """Give the other tasks their turn, if they have not had one for a while."""
-        now = clock.now()
-        if now - self._last > self.EVERY:
-            self._last = now
-            await asyncio.sleep(0)
-
-
 class AsyncioSignal:
     """A flag that one task waits for and any thread sets."""
 

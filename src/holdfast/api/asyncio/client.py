@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, ParamSpec, TypeVar, Unpack
 
@@ -152,7 +153,7 @@ class Client:
         """Run a coroutine function under a lock whose name is made from its arguments: `"invoice:{invoice_id}"`."""
 
         def decorate(function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R]]:
-            if not asyncio.iscoroutinefunction(function):
+            if not inspect.iscoroutinefunction(function):
                 raise InvalidRequest("function", function.__name__, "a plain function needs holdfast.connect()")
             make_name = namer(name, function)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
@@ -71,7 +70,7 @@ class Once:
 
         The function gets the grant before what it is called with.
         """
-        if not asyncio.iscoroutinefunction(function):
+        if not inspect.iscoroutinefunction(function):
             raise InvalidRequest("function", function.__name__, "a plain function needs holdfast.connect()")
         make_name = namer(self._spec.name, function, after=1)
 

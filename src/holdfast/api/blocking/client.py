@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar, Unpack
 
@@ -148,7 +148,7 @@ class Client:
         """Run a function under a lock whose name is made from its arguments: `"invoice:{invoice_id}"`."""
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
-            if asyncio.iscoroutinefunction(function):
+            if inspect.iscoroutinefunction(function):
                 raise InvalidRequest("function", function.__name__, "a coroutine needs a client of holdfast.aio")
             make_name = namer(name, function)
 

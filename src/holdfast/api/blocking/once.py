@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -57,7 +57,7 @@ class Once:
 
         The function gets the grant before what it is called with.
         """
-        if asyncio.iscoroutinefunction(function):
+        if inspect.iscoroutinefunction(function):
             raise InvalidRequest("function", function.__name__, "a coroutine needs a client of holdfast.aio")
         make_name = namer(self._spec.name, function, after=1)
 

@@ -5,7 +5,6 @@ One short transaction a step; processes wake each other through named pipes besi
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import sqlite3
@@ -15,7 +14,7 @@ import weakref
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.table import Outcome, apply
 from holdfast.core.table.commands import CellSet, Close, Command, Done, Notice, Open, RaiseTokens
@@ -32,8 +31,11 @@ from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import AsyncioIo, Turns
 from holdfast.runtime.blocking import BlockingIo
+from holdfast.runtime.turns import Turns
+
+if TYPE_CHECKING:
+    import asyncio
 
 DURABLE = frozenset({CellSet, RaiseTokens})
 """Commands whose effect has to survive a power cut, not only a crash."""
@@ -245,6 +247,8 @@ class SqliteEngine:
         return TableVerbs(BlockingIo(self.port()), self.bell)
 
     def asyncio(self, loop: asyncio.AbstractEventLoop) -> TableVerbs:
+        from holdfast.runtime.asyncio import AsyncioIo  # not read by a program that blocks
+
         io = AsyncioIo(SqliteAsyncioPort(self.port(), loop), loop)
         return TableVerbs(io, io.signal())
 
