@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import holdfast
 from holdfast import aio
@@ -48,3 +50,18 @@ def test_each_thread_leaves_what_it_entered() -> None:
         thread.join()
 
     assert [holder.slot for holder in left] == [1 - (mine.slot or 0)]
+
+
+async def test_nothing_of_an_async_with_is_left_for_the_garbage_collector() -> None:
+    async with aio.connect("memory://garbage") as locks:
+        gc.disable()
+        try:
+            async with locks.lock("k") as grant:
+                one = weakref.ref(grant)
+            async with locks.lock_all("a", "b") as grants:
+                each = weakref.ref(grants["a"])
+            del grant, grants
+
+            assert (one(), each()) == (None, None)
+        finally:
+            gc.enable()

@@ -17,7 +17,7 @@ class Body:
     """
 
     def __init__(self, holds: Sequence[Hold], give_back: Callable[[], Awaitable[None]]) -> None:
-        task = asyncio.current_task()
+        task = holds[0].task()
         assert task is not None
         self._task, self._give_back = task, give_back
         self._cancels_before = task.cancelling()
@@ -32,8 +32,8 @@ class Body:
     async def end(self, error: BaseException | None) -> None:
         """Release. What the body raised comes first; a loss is noted on it."""
         self._running = False
-        for unhook in self._unhook:
-            unhook()
+        while self._unhook:
+            self._unhook.pop()()
         if self._cancelled and not isinstance(error, asyncio.CancelledError):
             # The body ended before the cancellation reached it: take it out of the way.
             try:

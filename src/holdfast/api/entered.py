@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Generic, TypeVar
 
-from holdfast.runtime.task import running_task
+from holdfast.locks.client import Client
 
 G = TypeVar("G")
 
@@ -18,23 +18,25 @@ class Entered(Generic[G]):
     entered last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._grants: list[tuple[object, G]] = []
         self._lock = threading.Lock()
 
     def push(self, grant: G) -> None:
         """Keep a grant for the end of the `with`."""
         with self._lock:
-            self._grants.append((who(), grant))
+            self._grants.append((self._who(), grant))
 
     def pop(self) -> G:
         """The grant whose `with` ends now."""
-        me = who()
+        me = self._who()
         with self._lock:
+            if len(self._grants) == 1:
+                return self._grants.pop()[1]
             mine = [at for at, (entered_by, _) in enumerate(self._grants) if entered_by == me]
             return self._grants.pop(mine[-1] if mine else -1)[1]
 
-
-def who() -> object:
-    """The running task, else the thread."""
-    return running_task() or threading.get_ident()
+    def _who(self) -> object:
+        """The running task, else the thread."""
+        return self._client.io.task() or threading.get_ident()

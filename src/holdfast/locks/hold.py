@@ -12,6 +12,7 @@ from holdfast.locks.session import Session
 from holdfast.locks.telling import with_end
 from holdfast.model import Claim
 from holdfast.runtime.io import Event, Io
+from holdfast.runtime.task import LoopTask
 
 CallBack = Callable[[Callable[[], object]], None]
 """Calls a function of a user's, somewhere else."""
@@ -62,6 +63,10 @@ class Hold:
     @property
     def valid(self) -> bool:
         return self.remaining > 0.0
+
+    def task(self) -> LoopTask | None:
+        """The task that is running now, if a loop runs one."""
+        return self._io.task()
 
     def check(self) -> None:
         """Raise unless the grant is good now."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from types import TracebackType
-from typing import cast
+from typing import Any, cast
 
 from holdfast.api.body import Body
 from holdfast.locks import handing, several
@@ -43,8 +43,11 @@ class Grant(GrantView):
         self._body = Body([self._hold], self.release)
         return self
 
-    async def __aexit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
-        await self._body.end(error)
+    def __aexit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> Coroutine[Any, Any, None]:
+        body = self._body
+        # It knows us, as we know it: left so, each would wait for the garbage collector.
+        del self._body
+        return body.end(error)
 
 
 class Grants(Mapping[str, Grant]):
@@ -84,5 +87,8 @@ class Grants(Mapping[str, Grant]):
         self._body = Body(self._holds, self.release)
         return self
 
-    async def __aexit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
-        await self._body.end(error)
+    def __aexit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> Coroutine[Any, Any, None]:
+        body = self._body
+        # It knows us, as we know it: left so, each would wait for the garbage collector.
+        del self._body
+        return body.end(error)

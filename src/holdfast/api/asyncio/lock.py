@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from holdfast.api.asyncio.grant import Grant, Grants
 from holdfast.api.entered import Entered
@@ -20,8 +21,8 @@ G = TypeVar("G", Grant, Grants)
 class Scoped(ABC, Generic[G]):
     """Something that `async with` takes and gives back; one object serves many tasks."""
 
-    def __init__(self) -> None:
-        self._entered: Entered[G] = Entered()
+    def __init__(self, client: Core) -> None:
+        self._entered: Entered[G] = Entered(client)
 
     @abstractmethod
     async def acquire(self, wait: Wait = ...) -> G:
@@ -33,15 +34,17 @@ class Scoped(ABC, Generic[G]):
         await grant.__aenter__()
         return grant
 
-    async def __aexit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
-        await self._entered.pop().__aexit__(kind, error, trace)
+    def __aexit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
+    ) -> Coroutine[Any, Any, None]:
+        return self._entered.pop().__aexit__(kind, error, trace)
 
 
 class Lock(Scoped[Grant]):
     """A lock to be taken: by `async with`, `acquire` or `try_acquire`, as often as needed."""
 
     def __init__(self, client: Core, spec: Spec) -> None:
-        super().__init__()
+        super().__init__(client)
         self._client, self._spec = client, spec
 
     @property
@@ -92,7 +95,7 @@ class AllLocks(Scoped[Grants]):
     """Several locks to be taken together: all or none."""
 
     def __init__(self, client: Core, specs: list[Spec]) -> None:
-        super().__init__()
+        super().__init__(client)
         self._client, self._specs = client, specs
 
     async def acquire(self, wait: Wait = ...) -> Grants:

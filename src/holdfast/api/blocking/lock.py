@@ -21,8 +21,8 @@ G = TypeVar("G", Grant, Grants)
 class Scoped(ABC, Generic[G]):
     """Something that `with` takes and gives back; one object serves many threads."""
 
-    def __init__(self) -> None:
-        self._entered: Entered[G] = Entered()
+    def __init__(self, client: Core) -> None:
+        self._entered: Entered[G] = Entered(client)
 
     @abstractmethod
     def acquire(self, wait: Wait = ...) -> G:
@@ -45,7 +45,7 @@ class Lock(Scoped[Grant]):
     """A lock to be taken: by `with`, `acquire` or `try_acquire`, as often as needed."""
 
     def __init__(self, client: Core, spec: Spec) -> None:
-        super().__init__()
+        super().__init__(client)
         self._client, self._spec = client, spec
 
     @property
@@ -96,7 +96,7 @@ class AllLocks(Scoped[Grants]):
     """Several locks to be taken together: all or none."""
 
     def __init__(self, client: Core, specs: list[Spec]) -> None:
-        super().__init__()
+        super().__init__(client)
         self._client, self._specs = client, specs
 
     def acquire(self, wait: Wait = ...) -> Grants:
