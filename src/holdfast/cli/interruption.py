@@ -1,4 +1,4 @@
-"""Signals that end a wait: the place in line is given up before this process ends."""
+"""Signals that end a command: what it has begun, a place in line or a process, is given up before it ends."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Interruptible:
 
     def __init__(self) -> None:
         self.before: dict[int, Any] = {}
+        self.told = False
 
     def __enter__(self) -> None:
         for number in ENDING:
@@ -30,7 +31,10 @@ class Interruptible:
                 self.before[number] = signal.signal(number, self.interrupt)
 
     def interrupt(self, number: int, _: FrameType | None) -> None:
-        raise Interrupted(number)
+        # A terminal that is closed says so several times: what is being cleared away is not left half-way.
+        if not self.told:
+            self.told = True
+            raise Interrupted(number)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():

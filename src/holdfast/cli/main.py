@@ -6,13 +6,15 @@ command is used, so that one that is slow to import, or that is not installed, c
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import io
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -76,12 +78,28 @@ class Commands(click.Group):
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         return [CompletionItem(name, help=COMMANDS[name][1]) for name in names]
 
-    def invoke(self, ctx: click.Context) -> object:
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
         try:
-            return super().invoke(ctx)
+            return super().make_context(info_name, args, parent, **extra)
+        except BrokenPipeError:
+            # --help and --version print here; click would end with 1, which says something else.
+            _stop_writing(sys.stdout)
+            raise click.exceptions.Exit(exit_codes.BROKEN_PIPE) from None
+
+    def invoke(self, ctx: click.Context) -> object:
+        from holdfast.cli.interruption import Interrupted, Interruptible
+
+        try:
+            # Whoever is asked to end takes along what it has started: processes, servers, temporary files.
+            with Interruptible():
+                return super().invoke(ctx)
         except BrokenPipeError:
             _stop_writing(sys.stdout)
             ctx.exit(exit_codes.BROKEN_PIPE)
+        except Interrupted as interrupted:
+            ctx.exit(exit_codes.for_signal(interrupted.number))
 
 
 def _is_there(place: str) -> bool:
@@ -106,6 +124,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: run a command and exit with its code."""
+    _make_streams_usable()
     logging.basicConfig(format="holdfast: %(message)s", level=logging.WARNING)
     code = exit_code_of(arguments)
     for stream in (sys.stdout, sys.stderr):
@@ -122,7 +141,9 @@ def exit_code_of(arguments: Sequence[str] | None = None) -> int:
         code = cli.main(args=arguments, prog_name="holdfast", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        # That nobody can be told changes nothing about what happened.
+        with contextlib.suppress(OSError):
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return exit_codes.INTERRUPTED
@@ -130,14 +151,35 @@ def exit_code_of(arguments: Sequence[str] | None = None) -> int:
         _stop_writing(sys.stdout)
         return exit_codes.BROKEN_PIPE
     except HoldfastError as error:
-        click.echo(f"holdfast: {one_line(str(error))}", err=True)
+        _complain(str(error))
         return exit_codes.for_error(error)
+    except OSError as error:
+        # A disk that is full, or a place that may not be written to.
+        _complain(str(error))
+        return exit_codes.FAILED
     return code if isinstance(code, int) else exit_codes.OK
 
 
 def one_line(text: str) -> str:
     """A message as one line."""
     return " ".join(text.split())
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):
+        click.echo(f"holdfast: {one_line(text)}", err=True)
+
+
+def _make_streams_usable() -> None:
+    """Give this process the streams that it was started without, and let none of them choke on a letter.
+
+    CMD does not inherit what is opened here: what was closed is closed for it too.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - it lasts as long as we do
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _stop_writing(stream: TextIO) -> None:

@@ -6,6 +6,7 @@ Only the guard calls this. It has one thread, so that what happens between fork 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import sys
@@ -78,5 +79,8 @@ def _become(
             os.execvpe(argv[0], list(argv), env)
     except OSError as error:
         os.write(writer, str(error.errno).encode())
+    except ValueError:
+        # Python refuses a CMD that is empty before the system can.
+        os.write(writer, str(errno.ENOENT).encode())
     finally:
         os._exit(127)

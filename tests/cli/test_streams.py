@@ -1,0 +1,98 @@
+"""Streams that are closed, full, or in another encoding: the exit code still says what happened."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli import exit_codes
+from tests.cli.stage import HOLDFAST, PATIENCE, Stage, python
+
+CLOSED = ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")
+
+
+def in_shell(stage: Stage, redirections: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command as a shell starts it, whose exit code and output go to a file that nobody closes."""
+    command = ["sh", "-c", f'exec "$@" {redirections}', "sh", *HOLDFAST, *arguments]
+    return subprocess.run(command, env=stage.env, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("redirections", CLOSED)
+def test_run_ends_with_the_code_of_cmd_where_a_stream_is_closed(stage: Stage, redirections: str) -> None:
+    done = in_shell(stage, redirections, "run", "k", *python("raise SystemExit(7)"))
+
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_what_was_closed_is_closed_for_cmd_too(stage: Stage) -> None:
+    found = stage.folder / "found"
+    code = f"import os; open({str(found)!r}, 'w').write(' '.join(sorted(os.listdir('/proc/self/fd'))))"
+
+    for redirections in CLOSED:
+        assert in_shell(stage, redirections, "run", "k", *python(code)).returncode == 0
+        inherited = found.read_text()
+        subprocess.run(["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "-c", code], check=True)
+        assert inherited == found.read_text()
+
+
+@pytest.mark.parametrize("redirections", CLOSED)
+@pytest.mark.parametrize("command", [("ls",), ("ls", "--json"), ("show", "k"), ("break", "k")])
+def test_looking_ends_well_where_a_stream_is_closed(stage: Stage, command: tuple[str, ...], redirections: str) -> None:
+    done = in_shell(stage, redirections, *command)
+
+    assert (done.returncode, done.stderr) == (exit_codes.OK, "")
+
+
+def test_advise_without_a_stdin_asks_nobody(stage: Stage) -> None:
+    done = in_shell(stage, "<&-", "advise")
+
+    assert done.returncode == exit_codes.BAD_INPUT
+    assert "Answer with --what" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["--help", "guarantees"])
+def test_output_that_cannot_be_written_is_told_in_one_line(stage: Stage, command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = stage.call(command, stdout=full)
+
+    assert done.returncode == exit_codes.FAILED
+    assert done.stderr == "holdfast: [Errno 28] No space left on device\n"
+
+
+def test_help_whose_reader_has_gone_ends_as_any_output_does(stage: Stage) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = stage.call("--help", stdout=writer)
+    os.close(writer)
+
+    assert (done.returncode, done.stderr) == (exit_codes.BROKEN_PIPE, "")
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("show", "a//b"), ("run", "a//b", "--", "true")])
+def test_an_error_that_nobody_reads_keeps_its_code(stage: Stage, arguments: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = stage.call(*arguments, stderr=writer)
+    os.close(writer)
+
+    assert done.returncode == exit_codes.BAD_INPUT
+
+
+def test_letters_that_the_output_cannot_show_are_written_otherwise(stage: Stage) -> None:
+    stage.env["PYTHONIOENCODING"] = "latin-1"
+    with stage.client() as rival, rival.lock("k"):
+        done = stage.call("why", "k")
+
+    assert done.returncode == exit_codes.OK, done.stderr
+    assert "\\u2514\\u2500 held by rival" in done.stdout
+
+
+def test_an_empty_cmd_is_not_found(stage: Stage) -> None:
+    done = stage.call("run", "k", "--", "")
+
+    assert done.returncode == exit_codes.NOT_FOUND
+    assert "command not found" in done.stderr
