@@ -47,6 +47,27 @@ def test_without_a_url_the_users_own_file_is_left_alone(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("arguments", [["--against", "floppylock"], ["--only", "everything"], ["--rounds", "0"]])
+@pytest.mark.parametrize(
+    "arguments", [["--against", "floppylock"], ["--only", "everything"], ["--rounds", "0"], ["--seconds", "nan"]]
+)
 def test_arguments_that_mean_nothing_are_refused(arguments: list[str]) -> None:
     assert CliRunner().invoke(bench, arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--ttl", "10ms", "--only", "holding"], ["--seconds", "0"], ["--against", "redis-py"], ["--against", "kazoo"]],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_starts(arguments: list[str]) -> None:
+    done = CliRunner().invoke(bench, [*arguments, "--json"], catch_exceptions=False)
+
+    assert done.exit_code == 2
+    assert json.loads(done.stderr)["error"] == "InvalidRequest"
+
+
+def test_durations_may_have_a_unit() -> None:
+    arguments = ["memory://", "--only", "pairs", "--seconds", "20ms", "--rounds", "1", "--ttl", "5s", "--json"]
+
+    done = CliRunner().invoke(bench, arguments, catch_exceptions=False)
+
+    assert (json.loads(done.stdout)["plan"]["seconds"], json.loads(done.stdout)["ttl"]) == (0.02, 5.0)

@@ -20,6 +20,7 @@ class Fake:
 
     has_tasks = True
     spans_processes = True
+    schemes: tuple[str, ...] = ()
 
     def __init__(self, where: Where, name: str = "fake") -> None:
         self.where, self.name = where, name

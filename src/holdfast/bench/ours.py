@@ -71,6 +71,7 @@ class Ours:
 
     name = OURS
     has_tasks = True
+    schemes: tuple[str, ...] = ()
 
     def __init__(self, where: Where) -> None:
         self.where = where

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
+from holdfast.core import urls
 from holdfast.errors import InvalidRequest
 
 OURS = "holdfast"
@@ -84,6 +85,8 @@ class Subject(Protocol):
     """Whether it has a lock for asyncio."""
     spans_processes: bool
     """Whether other processes see the same locks."""
+    schemes: tuple[str, ...]
+    """Those of the URLs that it understands; empty if it needs none."""
 
     def __init__(self, where: Where) -> None: ...
 
@@ -102,6 +105,9 @@ def find(name: str, where: Where) -> Subject:
     except ModuleNotFoundError as error:
         hint = f"{error.name!r} is not installed: pip install 'holdfast[bench]'"
         raise InvalidRequest("peer", name, hint) from error
+    if found.schemes and urls.parse(where.url).scheme not in found.schemes:
+        runs_on = " or ".join(f"{scheme}://" for scheme in found.schemes)
+        raise InvalidRequest("peer", name, f"it runs on {runs_on}: give the URL of one")
     return found(where)
 
 

@@ -51,6 +51,7 @@ class Etcd3Gw:
     name = "etcd3gw"
     has_tasks = False
     spans_processes = True
+    schemes = ("etcd",)
 
     def __init__(self, where: Where) -> None:
         self.where = where

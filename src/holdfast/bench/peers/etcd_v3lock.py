@@ -110,6 +110,7 @@ class V3Lock:
     name = "etcd-v3lock"
     has_tasks = True
     spans_processes = True
+    schemes = ("etcd",)
 
     def __init__(self, where: Where) -> None:
         self.where = where

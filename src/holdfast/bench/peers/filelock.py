@@ -45,6 +45,7 @@ class Filelock:
     name = "filelock"
     has_tasks = True
     spans_processes = True
+    schemes: tuple[str, ...] = ()
 
     def __init__(self, where: Where) -> None:
         self.where = where

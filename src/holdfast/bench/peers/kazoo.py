@@ -44,6 +44,7 @@ class KazooLock:
     name = "kazoo"
     has_tasks = False
     spans_processes = True
+    schemes = ("zookeeper",)
 
     def __init__(self, where: Where) -> None:
         self.where = where

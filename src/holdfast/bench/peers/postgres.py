@@ -220,6 +220,7 @@ class AdvisoryLocks:
     name = "pg-advisory"
     has_tasks = True
     spans_processes = True
+    schemes = ("postgresql",)
 
     def __init__(self, where: Where) -> None:
         self.where = where
@@ -237,6 +238,7 @@ class RowLocks:
     name = "pg-for-update"
     has_tasks = True
     spans_processes = True
+    schemes = ("postgresql",)
 
     def __init__(self, where: Where) -> None:
         self.where = where

@@ -49,6 +49,7 @@ class Pottery:
     name = "pottery"
     has_tasks = True
     spans_processes = True
+    schemes = ("redlock", "redis")
 
     def __init__(self, where: Where) -> None:
         self.where = where

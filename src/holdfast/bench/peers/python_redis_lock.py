@@ -33,6 +33,7 @@ class PythonRedisLock:
     name = "python-redis-lock"
     has_tasks = False
     spans_processes = True
+    schemes = ("redis", "rediss")
 
     def __init__(self, where: Where) -> None:
         self.where = where

@@ -46,6 +46,7 @@ class RedisPy:
     name = "redis-py"
     has_tasks = True
     spans_processes = True
+    schemes = ("redis", "rediss")
 
     def __init__(self, where: Where) -> None:
         self.where = where

@@ -53,6 +53,7 @@ class RedlockPy:
     name = "redlock-py"
     has_tasks = False
     spans_processes = True
+    schemes = ("redlock", "redis")
 
     def __init__(self, where: Where) -> None:
         self.where = where
