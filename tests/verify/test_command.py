@@ -60,6 +60,10 @@ def test_a_broken_promise_ends_with_1_and_its_story(tmp_path: Path, monkeypatch:
         (("floppy",), "an engine URL, or one of sqlite, redis"),
         (("sqlite", "--faults", "earthquake"), "all, none, or some of pause-client"),
         (("sqlite", "--workloads", "nap"), "all, or some of mutex"),
+        (("sqlite", "--ttl", "0"), "ttl=0.0: it is at least 0.1 s"),
+        (("sqlite", "--ttl", "10ms"), "ttl=0.01: it is at least 0.1 s"),
+        # Its clients would not exclude each other, and nothing is broken by that.
+        (("memory://",), "each process has a memory:// of its own"),
     ],
 )
 def test_what_nobody_knows_is_refused_before_anything_starts(words: tuple[str, ...], rule: str) -> None:
@@ -67,6 +71,13 @@ def test_what_nobody_knows_is_refused_before_anything_starts(words: tuple[str, .
 
     assert done.returncode == 2
     assert rule in " ".join(done.stderr.split())
+
+
+def test_a_workload_that_is_named_twice_runs_once() -> None:
+    done = run("sqlite", *SHORT, "--faults", "none", "--workloads", "mutex,mutex", "--no-controls", "--json")
+
+    assert done.returncode == 0, done.stderr
+    assert states(json.loads(done.stdout))["exclusion"] == "kept"
 
 
 def test_a_server_that_is_not_installed_is_named_with_its_package(

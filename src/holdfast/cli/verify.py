@@ -57,7 +57,7 @@ class Wish:
 
 
 def _chosen(text: str) -> list[str]:
-    names = text.split(",")
+    names = list(dict.fromkeys(text.split(",")))
     unknown = [name for name in names if name not in WORKLOADS]
     if unknown:
         raise click.BadParameter(f"{', '.join(unknown)}: all, or some of {', '.join(WORKLOADS)}")

@@ -54,7 +54,7 @@ class Stage:
         self, target: Target, order: Order, folder: Path, tell: Callable[[str], object] = lambda text: None
     ) -> None:
         self.target, self.order, self.tell = target, order, tell
-        self.ttl = order.ttl or target.ttl
+        self.ttl = target.ttl if order.ttl is None else order.ttl
         self.within = max(order.within, 3 * self.ttl)
         self.namespace = f"verify-{order.seed % 10**9}"
         self.done = Performance(folder)
@@ -68,6 +68,7 @@ class Stage:
         self.tell(f"starting {self.target.shown}")
         with self.target.start(wants):
             faults = self._possible()
+            self._try_ttl()
             with self._client() as client:
                 self._choose_workloads(client)
                 self._begin(client, faults)
@@ -86,6 +87,11 @@ class Stage:
     def _client(self) -> holdfast.Client:
         url = self.target.url(self.target.addresses)
         return holdfast.connect(url, ttl=max(10.0, self.ttl), namespace=self.namespace, app="verify")
+
+    def _try_ttl(self) -> None:
+        """InvalidRequest if the engine serves no sessions as short as the clients' will be."""
+        url = self.target.url(self.target.addresses)
+        holdfast.connect(url, ttl=self.ttl, namespace=self.namespace, app="verify").close()
 
     def _possible(self) -> list[Fault]:
         """The faults that this target and machine allow; the others are not tested, and it is said why."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.core import urls
+from holdfast.errors import InvalidRequest
 from holdfast.verify.target import Address, Target
 
 PORTS = {"redis": 6379, "redlock": 6379, "postgresql": 5432, "zookeeper": 2181, "etcd": 2379}
@@ -21,6 +22,8 @@ class UrlTarget(Target):
     def __init__(self, folder: Path, url: str) -> None:
         super().__init__(folder)
         self._url, self._parsed = url, urls.parse(url)
+        if self._parsed.scheme == "memory":
+            raise InvalidRequest("target", url, "each process has a memory:// of its own, and clients are processes")
 
     @property
     def shown(self) -> str:
