@@ -41,6 +41,11 @@ class Terminal:
             self._look(0.1)
         return self.seen
 
+    def shows(self, text: str) -> bool:
+        """Whether something is seen by now."""
+        self._look(0.05)
+        return text in self.seen
+
     def end(self) -> int:
         """Wait for the end; the exit code."""
         until = time.monotonic() + PATIENCE

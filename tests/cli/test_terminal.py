@@ -7,6 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
+import holdfast
 from holdfast.cli import exit_codes
 from tests.cli.stage import HOLDFAST, Stage, eventually, wait_for_end, wait_for_file, wait_for_waiters
 from tests.cli.terminals import Terminal
@@ -75,14 +78,15 @@ def test_ctrl_c_that_the_command_handles_leaves_the_exit_code_to_it(stage: Stage
     assert terminal.end() == 5
 
 
-def test_ctrl_c_ends_a_wait_with_130_and_leaves_no_place_in_line(stage: Stage) -> None:
+def test_ctrl_c_ends_a_wait_and_leaves_no_place_in_line(stage: Stage) -> None:
     with stage.client() as rival, rival.lock("k"):
         terminal = Terminal(stage, "run", "k", "--", "true")
         wait_for_waiters(rival, "k", 1)
         terminal.expect("place 1")
         terminal.type(CTRL_C)
 
-        assert terminal.end() == exit_codes.INTERRUPTED
+        # A shell shows it as 130.
+        assert terminal.end() == -signal.SIGINT
         assert rival.inspect("k").waiters == ()
 
 
@@ -140,8 +144,7 @@ def test_a_job_that_has_the_terminal_by_now_does_not_stop_for_it(stage: Stage) -
 
 
 def test_ctrl_c_ends_a_script_around_run_too(stage: Stage) -> None:
-    holdfast = " ".join(HOLDFAST)
-    script = f"{holdfast} run k -- sh -c 'echo u''p; exec sleep 600'; echo went o''n"
+    script = f"{' '.join(HOLDFAST)} run k -- sh -c 'echo u''p; exec sleep 600'; echo went o''n"
     terminal = Terminal(stage, program=("bash", "-c", script))
     terminal.expect("up")
 
@@ -149,6 +152,45 @@ def test_ctrl_c_ends_a_script_around_run_too(stage: Stage) -> None:
 
     assert terminal.end() != 0
     assert "went on" not in terminal.seen
+
+
+@pytest.mark.parametrize(
+    ("command", "sign"),
+    [
+        ("run k -- true", "place 1"),
+        ("elect --wait 600 k -- true", "place 1"),
+        ("watch", "granted"),
+        ("demo", "stopped"),
+    ],
+)
+def test_ctrl_c_ends_a_script_around_a_command_that_waits(stage: Stage, command: str, sign: str) -> None:
+    script = f"{' '.join(HOLDFAST)} {command}; echo went o''n"
+    with stage.client() as rival, rival.lock("k"):
+        leading = rival.election("k").campaign()
+        terminal = Terminal(stage, program=("bash", "-c", script))
+        with holdfast.owner("another"):
+            eventually(lambda: pass_by(rival) and terminal.shows(sign), sign)
+
+        terminal.type(CTRL_C)
+
+        assert terminal.end() != 0
+        assert "went on" not in terminal.seen
+        leading.release()
+
+
+def pass_by(client: holdfast.Client) -> bool:
+    """Something for a watch to see."""
+    with client.lock("passing"):
+        return True
+
+
+def test_ctrl_c_at_a_question_gives_130(stage: Stage) -> None:
+    terminal = Terminal(stage, "advise")
+    terminal.expect("Answer >")
+
+    terminal.type(CTRL_C)
+
+    assert terminal.end() == exit_codes.INTERRUPTED
 
 
 def test_a_suspended_command_is_dead_before_another_gets_its_lock(stage: Stage) -> None:

@@ -199,13 +199,13 @@ class Command:
         if not os.WIFSIGNALED(status):
             return Ending(os.WEXITSTATUS(status))
         number = os.WTERMSIG(status)
-        by_key = number in (signal.SIGINT, signal.SIGQUIT) and has_terminal()
+        by_key = number in (signal.SIGINT, signal.SIGQUIT) and terminal.is_ours()
         return Ending(exit_codes.for_signal(number), by_key=number if by_key else 0)
 
     def suspend(self, grant: holdfast.Grant, wants_terminal: bool) -> None:
         """CMD was suspended by Ctrl-Z: so are we, like any job. Going on needs a grant that is still good."""
         # The job may have been brought to the foreground since CMD was stopped for reading in the background.
-        if not (wants_terminal and has_terminal()):
+        if not (wants_terminal and terminal.is_ours()):
             os.killpg(0, signal.SIGSTOP)
         try:
             grant.renew()
@@ -258,16 +258,6 @@ def kill_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
-
-
-def has_terminal() -> bool:
-    """Whether this process's group has the terminal, so that its keys would have reached us too."""
-    tty = terminal.open_terminal()
-    try:
-        return terminal.foreground_of(tty) == os.getpgrp()
-    finally:
-        if tty is not None:
-            os.close(tty)
 
 
 def die_of(number: int) -> None:

@@ -11,7 +11,7 @@ import click
 import holdfast
 from holdfast.cli import exit_codes
 from holdfast.cli.command import GRACE_SHARE, LONGEST_GRACE_SHARE, Command, Ending, die_of
-from holdfast.cli.interruption import Interrupted, Interruptible
+from holdfast.cli.interruption import Interrupted, Interruptible, die_of_ctrl_c
 from holdfast.cli.report import Report
 from holdfast.errors import EngineUnavailable, HoldfastError, InvalidRequest, LockLost
 from holdfast.locks.spec import check_seconds
@@ -109,7 +109,7 @@ def close_quietly(client: holdfast.Client, report: Report) -> None:
 
 def exit_after(work: Callable[[], Ending], command: Command, report: Report, conflict: int) -> None:
     """Do it, tell how it ended, and exit with the code that this means."""
-    by_key = 0
+    by_key, ctrl_c = 0, False
     try:
         report.take_warnings()
         with Interruptible():
@@ -118,7 +118,7 @@ def exit_after(work: Callable[[], Ending], command: Command, report: Report, con
     except Interrupted as interrupted:
         code = exit_codes.for_signal(interrupted.number)
     except KeyboardInterrupt:
-        code = exit_codes.INTERRUPTED
+        code, ctrl_c = exit_codes.INTERRUPTED, True
     except HoldfastError as error:
         code = exit_codes.for_error(error, conflict)
         if not (report.quiet and code == conflict):
@@ -128,6 +128,8 @@ def exit_after(work: Callable[[], Ending], command: Command, report: Report, con
     finally:
         command.close()
     report.tell("ended", exit_code=code)
+    if ctrl_c:
+        die_of_ctrl_c()
     if by_key:
         sys.stdout.flush()
         die_of(by_key)

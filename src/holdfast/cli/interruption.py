@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import sys
 from types import FrameType
 from typing import Any
+
+from holdfast.cli import terminal
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """SIGINT is Python's KeyboardInterrupt already."""
@@ -39,3 +44,17 @@ class Interruptible:
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
+
+
+def die_of_ctrl_c() -> None:
+    """End by the key itself, if it was pressed on our terminal; everything is cleared away by now.
+
+    A shell goes on with its script after a command that only exits with 130.
+    """
+    if not terminal.is_ours():
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)

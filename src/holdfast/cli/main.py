@@ -145,7 +145,12 @@ def exit_code_of(arguments: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as end:
+        # click makes an Abort of both; one that comes of a question that got no answer has no cause.
+        if isinstance(end, KeyboardInterrupt) or isinstance(end.__cause__, KeyboardInterrupt):
+            from holdfast.cli.interruption import die_of_ctrl_c
+
+            die_of_ctrl_c()
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
         _stop_writing(sys.stdout)

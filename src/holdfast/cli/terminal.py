@@ -24,6 +24,16 @@ def open_terminal() -> int | None:
         return None
 
 
+def is_ours() -> bool:
+    """Whether this process's group has the terminal, so that its keys reach us."""
+    terminal = open_terminal()
+    try:
+        return foreground_of(terminal) == os.getpgrp()
+    finally:
+        if terminal is not None:
+            os.close(terminal)
+
+
 def give(terminal: int | None, group: int) -> None:
     """Let a process group have the terminal. A terminal that is gone needs no owner."""
     if terminal is None:
