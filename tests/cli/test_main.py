@@ -52,12 +52,22 @@ def test_every_command_knows_json_but_the_server() -> None:
     ] == ["serve"]  # fmt: skip
 
 
-def test_an_error_is_json_where_json_is_asked_for(stage: Stage) -> None:
-    for arguments in (("doctor", "nonsense"), ("bench", "nonsense"), ("postgres", "ddl", "--schema", "a b")):
-        done = stage.call(*arguments, "--json")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("doctor", "nonsense"),
+        ("bench", "nonsense"),
+        ("postgres", "ddl", "--schema", "a b"),
+        ("postgres", "ddl", "--role", ""),
+        ("simulate", "storm", "--keep", "0,9999"),
+        ("simulate", "storm", "--keep", "-1"),
+    ],
+)
+def test_an_error_is_json_where_json_is_asked_for(stage: Stage, arguments: tuple[str, ...]) -> None:
+    done = stage.call(*arguments, "--json")
 
-        assert done.returncode == exit_codes.BAD_INPUT
-        assert json.loads(done.stderr)["error"] == "InvalidRequest"
+    assert done.returncode == exit_codes.BAD_INPUT
+    assert json.loads(done.stderr)["error"] == "InvalidRequest"
 
 
 @pytest.mark.parametrize(

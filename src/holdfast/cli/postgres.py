@@ -9,6 +9,7 @@ import click
 from holdfast.cli.options import json_option
 from holdfast.engines.postgres.address import DEFAULT_SCHEMA, check_schema
 from holdfast.engines.postgres.schema import ddl as make_ddl
+from holdfast.errors import InvalidRequest
 
 
 @click.group(short_help="Prepare a PostgreSQL for the lock table.")
@@ -27,5 +28,7 @@ def ddl(schema: str, role: str | None, as_json: bool) -> None:
     Example:
       holdfast postgres ddl --role app | psql -v ON_ERROR_STOP=1 postgresql://admin@db/app
     """
+    if role == "":
+        raise InvalidRequest("role", role, "the name of a role of the database")
     sql = make_ddl(check_schema(schema), role)
     click.echo(json.dumps({"schema": schema, "role": role, "sql": sql}) if as_json else sql, nl=as_json)

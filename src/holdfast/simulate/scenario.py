@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from holdfast.errors import InvalidRequest
 from holdfast.simulate.acts import Act, running
 from holdfast.simulate.network import FAIR, Weather
 from holdfast.simulate.simulation import Simulation, quiet
@@ -84,7 +85,12 @@ def play(
 ) -> Told:
     """Run a scenario from one seed to its end; only the acts in `keep`, if given."""
     plot = plot_of(scenario, seed)
-    chosen = tuple(range(len(plot.acts)) if keep is None else sorted(set(keep) & set(range(len(plot.acts)))))
+    every = range(len(plot.acts))
+    chosen = tuple(every if keep is None else sorted(set(keep)))
+    unknown = [number for number in chosen if number not in every]
+    if unknown:
+        # A story without its acts would be one in which nothing goes wrong.
+        raise InvalidRequest("keep", unknown[0], f"the acts of this seed are 0 to {len(every) - 1}")
     with quiet():
         simulation = plot.world(
             seed,
