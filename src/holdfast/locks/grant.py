@@ -84,6 +84,11 @@ class GrantView:
             raise NotHeld(self.name, self.token)
         self._hold.check()
 
+    def _call_no_more(self) -> None:
+        """Others hold on by entries of their own: what happens to those is not told to whoever had this one."""
+        if self._unhook is not None:
+            self._unhook()
+
     def _end_loan(self) -> None:
         """It was lent to somebody for a while, and is given back by whoever lent it."""
         self._released = True

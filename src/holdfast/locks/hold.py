@@ -82,12 +82,16 @@ class Hold:
         with self.session.lock:
             if self.released or (grant is not None and grant._released):
                 raise NotHeld(self.claim.name, self.token)
-            if grant is not None:
-                grant._released = True
             if self.entries == 1:
+                if grant is not None:
+                    grant._released = True
                 self.released = True
                 return True
-            self.entries -= 1
+            if grant is None:
+                self.entries -= 1
+            else:
+                # As one, and without a call: an interrupt comes before both or after both.
+                self.entries, grant._released = self.entries - 1, True
             return False
 
     def why_over(self) -> str:

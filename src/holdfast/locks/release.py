@@ -24,8 +24,8 @@ async def release(client: Client, hold: Hold, by: float = inf, grant: GrantView 
         if hold.reason is not None:
             raise LockLost(hold.claim.name, hold.token, hold.reason)
         if not last:
-            if grant is not None and grant._unhook is not None:
-                grant._unhook()
+            if grant is not None:
+                grant._call_no_more()
             return
         claim, until = hold.claim, client.until()
         if by < until:
@@ -38,6 +38,10 @@ async def release(client: Client, hold: Hold, by: float = inf, grant: GrantView 
         raise
     except BaseException as error:
         if grant is not None:
+            if grant._released and not hold.released:
+                # Its entry is given back, and was not the last: a second time would be somebody else's.
+                grant._call_no_more()
+                raise
             grant._released = False
         if isinstance(error, LockLost):
             raise
