@@ -51,6 +51,10 @@ class PushStream(Stream):
                 reply = gets()
         except (ProtocolError, IndexError) as error:
             self.end(f"the server sent something else than replies: {error}")
+        except BaseException:
+            # One that has its reply went on, and was interrupted. What else has come is for the next turn.
+            self.loop.call_soon(self._answer)
+            raise
         if self._leaving is not None and not waiting:
             self.end(self._leaving)
 
