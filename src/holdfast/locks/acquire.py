@@ -156,8 +156,8 @@ async def stand_in_line(
     client: Client, claim: Claim, spec: Spec, place: Place, until: float | None
 ) -> tuple[float, Standing | Deadlocked]:
     """Wait for the lock. Returns when the claim stands otherwise than in line, and when that was asked."""
-    client.waiting.add(claim.id)
     try:
+        client.waiting.add(claim.id)
         return await look_out(client, claim, spec, place, until)
     finally:
         client.waiting.discard(claim.id)
