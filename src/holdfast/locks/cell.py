@@ -14,7 +14,7 @@ from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest
 from holdfast.locks.ability import need_cells
 from holdfast.locks.client import Client
 from holdfast.locks.spec import check_keep
-from holdfast.locks.watching import Watching
+from holdfast.locks.watching import End, Watching
 from holdfast.model import MAX_TOKEN
 
 MOST_BYTES = 65_536
@@ -106,9 +106,9 @@ class CellFront:
                     raise
             await pauses.pause()
 
-    async def watch(self) -> AsyncIterator[tuple[Value, int]]:
+    async def watch(self, end: End) -> AsyncIterator[tuple[Value, int]]:
         """The value now, and again each time it has changed; changes in quick succession may be seen as one."""
-        async with Watching(self.client, cell=(self.kind, self.name)) as watching:
+        async with Watching(self.client, cell=(self.kind, self.name), end=end) as watching:
             seen: int | None = None
             while True:
                 try:

@@ -9,7 +9,7 @@ from holdfast.errors import InvalidRequest, Unsupported
 from holdfast.locks.ability import CAN, need_events
 from holdfast.locks.client import Client
 from holdfast.locks.spec import LONGEST_NOTE
-from holdfast.locks.watching import SAFETY_NET, Watching
+from holdfast.locks.watching import SAFETY_NET, End, Watching
 from holdfast.model import Leader
 
 
@@ -33,14 +33,14 @@ async def leader(client: Client, name: str) -> Leader | None:
     return Leader(name, holder.note, holder.token, holder)
 
 
-def observe(client: Client, name: str) -> AsyncIterator[Leader | None]:
+def observe(client: Client, name: str, end: End) -> AsyncIterator[Leader | None]:
     """Who leads, now and after every change; None while nobody does."""
     need_events(client, "observe")
-    return _leaders(client, name)
+    return _leaders(client, name, end)
 
 
-async def _leaders(client: Client, name: str) -> AsyncIterator[Leader | None]:
-    async with Watching(client, prefix=name, read_anew=True) as watching:
+async def _leaders(client: Client, name: str, end: End) -> AsyncIterator[Leader | None]:
+    async with Watching(client, prefix=name, read_anew=True, end=end) as watching:
         seen: Leader | None = None
         first = True
         while True:

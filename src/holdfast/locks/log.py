@@ -12,7 +12,7 @@ from typing import Any
 from holdfast.errors import Conflict, InvalidRequest
 from holdfast.locks.cell import MOST_BYTES, CellFront, Pauses, encode
 from holdfast.locks.client import Client
-from holdfast.locks.watching import Watching
+from holdfast.locks.watching import End, Watching
 
 
 class LogFront:
@@ -85,9 +85,9 @@ class LogFront:
             except Conflict:
                 await pauses.pause()
 
-    async def follow(self, from_: int) -> AsyncIterator[tuple[int, Any]]:
+    async def follow(self, from_: int, end: End) -> AsyncIterator[tuple[int, Any]]:
         """Each event with its number, from `from_` on, as they are appended."""
-        async with Watching(self.client, cell=(self.cell.kind, self.name)) as watching:
+        async with Watching(self.client, cell=(self.cell.kind, self.name), end=end) as watching:
             while True:
                 for event in await self.read(from_):
                     yield from_, event

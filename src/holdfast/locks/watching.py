@@ -15,6 +15,7 @@ from holdfast.locks.ability import need_events
 from holdfast.locks.client import Client
 from holdfast.locks.session import Session
 from holdfast.model import LockEvent
+from holdfast.runtime.io import Signal
 
 SAFETY_NET = 5.0
 """How long to go without looking, should a notice be lost."""
@@ -23,6 +24,32 @@ LAST_MOMENT = 0.05
 """How long the end of a watch may take where no time is left."""
 
 _numbers = itertools.count(1)
+
+
+class Ended(Exception):
+    """Whoever is told wanted to be told no more."""
+
+
+class End:
+    """The wish to be told no more: said by anybody, heard by whoever waits for something to happen."""
+
+    def __init__(self) -> None:
+        self.said = False
+        self._signal: Signal | None = None
+
+    def say(self) -> None:
+        """From any thread, and safe to repeat."""
+        self.said = True
+        if self._signal is not None:
+            self._signal.set()
+
+    def rings(self, signal: Signal) -> None:
+        """Set this when it is said."""
+        self._signal = signal
+
+    def check(self) -> None:
+        if self.said:
+            raise Ended
 
 
 class Watching:
@@ -39,11 +66,13 @@ class Watching:
         cell: tuple[str, str] | None = None,
         by: float = inf,
         read_anew: bool = False,
+        end: End | None = None,
     ) -> None:
         self.read_anew = read_anew or cell is not None
         self.client, self.prefix, self.cell, self.by = client, prefix, cell, by
         self.id = f"w{next(_numbers)}"
         self.after = 0
+        self.end = end or End()
         self.session: Session
 
     async def __aenter__(self) -> Watching:
@@ -87,6 +116,8 @@ class Watching:
         """Wait for something to happen; nothing if `until` comes first, or if the watch had to begin anew."""
         client, io = self.client, self.client.io
         signal = client.wakeups.signal(self.id, io)
+        self.end.rings(signal)
+        self.end.check()
         while True:
             reply = await client.verbs.fetch(self.session.id, self.id, self.after, self.until())
             if isinstance(reply, SessionOver):
@@ -108,18 +139,19 @@ class Watching:
             look_at = io.now() + SAFETY_NET
             await io.wait(signal, look_at if until is None else min(until, look_at))
             signal.clear()
+            self.end.check()
             client.check_open()
 
 
-def watch(client: Client, prefix: str) -> AsyncIterator[Any]:
+def watch(client: Client, prefix: str, end: End) -> AsyncIterator[Any]:
     """None once it has begun, then every event of locks under a prefix, in order."""
     check_prefix(prefix)
     need_events(client, "watch")
-    return _events(client, prefix)
+    return _events(client, prefix, end)
 
 
-async def _events(client: Client, prefix: str) -> AsyncIterator[Any]:
-    async with Watching(client, prefix=prefix) as watching:
+async def _events(client: Client, prefix: str, end: End) -> AsyncIterator[Any]:
+    async with Watching(client, prefix=prefix, end=end) as watching:
         yield None
         while True:
             for event in await watching.next_letters(None):

@@ -33,4 +33,4 @@ class Cell:
 
     def watch(self) -> Stream[tuple[Any, int]]:
         """The value and its version, now and after every change."""
-        return Stream(self._front.watch())
+        return Stream(self._front.watch)

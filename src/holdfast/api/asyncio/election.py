@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from holdfast.api.asyncio.grant import Grant
 from holdfast.api.asyncio.lock import Lock
 from holdfast.api.asyncio.stream import Stream
@@ -31,7 +33,7 @@ class Election:
 
     def observe(self) -> Stream[Leader | None]:
         """Who leads, now and after every change."""
-        return Stream(election.observe(self._client, self._spec.name))
+        return Stream(partial(election.observe, self._client, self._spec.name))
 
     async def resign(self) -> None:
         """Stop leading. Nothing happens if we do not lead."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from holdfast.api import settings
@@ -130,7 +131,7 @@ class Client:
 
     def watch(self, prefix: str = "") -> Stream[LockEvent]:
         """What happens to locks under a prefix, as it happens."""
-        return Stream(watching.watch(self._core, check_prefix(prefix)), says_begun=True)
+        return Stream(partial(watching.watch, self._core, check_prefix(prefix)), says_begun=True)
 
     def break_lock(self, name: str, *, kind: str = "lock", force: bool = False) -> int:
         """Make every holder let go; how many there were. Returns when they are gone."""

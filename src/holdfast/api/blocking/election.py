@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from holdfast.api.blocking.grant import Grant
 from holdfast.api.blocking.lock import Lock
 from holdfast.api.blocking.stream import Stream
@@ -32,7 +34,7 @@ class Election:
 
     def observe(self) -> Stream[Leader | None]:
         """Who leads, now and after every change."""
-        return Stream(election.observe(self._client, self._spec.name))
+        return Stream(partial(election.observe, self._client, self._spec.name))
 
     def resign(self) -> None:
         """Stop leading. Nothing happens if we do not lead."""

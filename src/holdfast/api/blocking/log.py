@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from holdfast.api.blocking.stream import Stream
@@ -34,4 +35,4 @@ class Log:
 
     def follow(self, from_: int = 0) -> Stream[tuple[int, Any]]:
         """Each event with its number, from `from_` on, as they are appended."""
-        return Stream(self._front.follow(from_))
+        return Stream(partial(self._front.follow, from_))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
+from holdfast.locks.watching import End, Ended
 from holdfast.runtime.blocking import run
 
 T = TypeVar("T")
@@ -13,33 +15,51 @@ T = TypeVar("T")
 class Stream(Generic[T]):
     """What keeps coming, as an iterator, from the start of its `with` or else from the first `next`.
 
-    Close it, or leave its `with`, to stop being told.
+    Close it, or leave its `with`, to stop being told: from any thread, also while another one waits in `next`.
     """
 
-    def __init__(self, source: AsyncIterator[T], *, says_begun: bool = False) -> None:
-        self._source, self._to_begin = source, says_begun
+    def __init__(self, source: Callable[[End], AsyncIterator[T]], *, says_begun: bool = False) -> None:
+        self._end = End()
+        self._source, self._to_begin = source(self._end), says_begun
+        self._turn = threading.Lock()
+        """Whose turn it is with the source, which is for one at a time."""
+
+    def _ask(self) -> T:
+        return run(self._source.__anext__())  # type: ignore[arg-type]
 
     def _begin(self) -> None:
         if self._to_begin:
             self._to_begin = False
-            run(self._source.__anext__())  # type: ignore[arg-type]
+            self._ask()
 
     def __iter__(self) -> Stream[T]:
         return self
 
     def __next__(self) -> T:
         try:
-            self._begin()
-            return run(self._source.__anext__())  # type: ignore[arg-type]
-        except StopAsyncIteration:
+            with self._turn:
+                self._end.check()
+                self._begin()
+                return self._ask()
+        except (StopAsyncIteration, Ended):
             raise StopIteration from None
+        finally:
+            if self._end.said:
+                self.close()
 
     def close(self) -> None:
         """Stop being told."""
-        run(self._source.aclose())  # type: ignore[attr-defined]
+        self._end.say()
+        # Whoever has its turn closes the source when it is over.
+        if self._turn.acquire(blocking=False):
+            try:
+                run(self._source.aclose())  # type: ignore[attr-defined]
+            finally:
+                self._turn.release()
 
     def __enter__(self) -> Stream[T]:
-        self._begin()
+        with self._turn:
+            self._begin()
         return self
 
     def __exit__(self, *_: object) -> None:
