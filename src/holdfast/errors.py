@@ -18,10 +18,19 @@ class HoldfastError(Exception):
 class NotAcquired(HoldfastError, TimeoutError):
     """The wait was over before the lock was granted. Nothing is held and no place in line is kept."""
 
-    def __init__(self, name: str, waited: float, *, holders: Sequence[Party] = (), place: int | None = None) -> None:
-        self.name, self.waited = name, waited
+    def __init__(
+        self,
+        name: str,
+        waited: float,
+        *,
+        holders: Sequence[Party] = (),
+        place: int | None = None,
+        kind: str = "lock",
+    ) -> None:
+        self.name, self.waited, self.kind = name, waited, kind
         self.holders, self.place = tuple(holders), place
-        message = f"lock {name!r} was not granted within {waited:.3g} s"
+        missing = {"latch": "did not open", "barrier": "was not filled"}.get(kind, "was not granted")
+        message = f"{kind} {name!r} {missing} within {waited:.3g} s"
         if self.holders:
             message += f"; held by {', '.join(holder.brief() for holder in self.holders[:3])}"
         if len(self.holders) > 3:

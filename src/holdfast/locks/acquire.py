@@ -81,7 +81,7 @@ async def acquire(
         by = max(io.now(), started + (wait or 0.0) + GRACE)
         holders = await who_holds(client, spec, missed.place.blocker, by)
         place = missed.place.position if isinstance(missed.place, Place) else None
-        raise NotAcquired(spec.name, io.now() - started, holders=holders, place=place) from None
+        raise NotAcquired(spec.name, io.now() - started, holders=holders, place=place, kind=spec.kind) from None
 
 
 async def try_acquire(client: Client, spec: Spec, taken: list[Hold]) -> Hold | None:

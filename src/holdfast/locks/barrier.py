@@ -53,7 +53,7 @@ class BarrierFront:
                 if generation is not None:
                     return generation
                 if until is not None and io.now() >= until:
-                    raise NotAcquired(self.name, io.now() - started)
+                    raise NotAcquired(self.name, io.now() - started, kind="barrier")
 
     async def passed(self, hold: Hold, until: float | None, watching: Watching) -> int | None:
         """The generation that counted this party; None if its time ran out, or its own session did."""

@@ -61,7 +61,7 @@ class LatchFront:
         async with Watching(self.client, cell=(self.cell.kind, self.name), by=by) as watching:
             while (await self.left(by))[0]:
                 if until is not None and io.now() >= until:
-                    raise NotAcquired(self.name, io.now() - started)
+                    raise NotAcquired(self.name, io.now() - started, kind="latch")
                 touch_at = io.now() + self.keep / 3
                 await watching.next_letters(touch_at if until is None else min(until, touch_at))
                 if io.now() >= touch_at:
