@@ -12,6 +12,8 @@ import pytest
 import holdfast
 from holdfast import aio
 from holdfast.engines.memory import table
+from holdfast.locks.watching import Watching
+from holdfast.runtime.blocking import run
 from tests.faults.children import eventually
 
 STREAMS: dict[str, Callable[[Any], Any]] = {
@@ -58,3 +60,20 @@ async def test_a_stream_that_another_task_closes_ends_for_whoever_waits(what: st
 
         assert table("task-streams").rows.watches == {}
         assert [one async for one in stream] == []
+
+
+@pytest.mark.parametrize("read_anew", [False, True])
+def test_a_watch_whose_session_ran_out_says_that_events_were_missed_unless_all_is_read_anew(read_anew: bool) -> None:
+    with holdfast.connect("memory://missed") as locks:
+        core = locks._core
+
+        async def look() -> object:
+            async with Watching(core, prefix="k", read_anew=read_anew) as watching:
+                await core.verbs.close_session(watching.session.id, core.until())
+                return await watching.next_letters(core.io.now())
+
+        if read_anew:
+            assert run(look()) == ()
+        else:
+            with pytest.raises(holdfast.HoldfastError, match="were missed: its session ran out; begin it again"):
+                run(look())

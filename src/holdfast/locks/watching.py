@@ -113,7 +113,10 @@ class Watching:
             client.session_ended(self.session)
 
     async def next_letters(self, until: float | None) -> tuple[LockEvent, ...]:
-        """Wait for something to happen; nothing if `until` comes first, or if the watch had to begin anew."""
+        """Wait for something to happen; nothing if `until` comes first, or if the watch had to begin anew.
+
+        HoldfastError if something was missed, unless it is read anew.
+        """
         client, io = self.client, self.client.io
         signal = client.wakeups.signal(self.id, io)
         self.end.rings(signal)
@@ -125,8 +128,10 @@ class Watching:
                 client.wakeups.forget(self.id)
                 former = self.session
                 await self.begin()
-                if self.session is former and not self.read_anew:
-                    raise HoldfastError("the watch fell so far behind that the engine ended it; begin it again")
+                if not self.read_anew:
+                    behind = self.session is former
+                    why = "it fell so far behind that the engine ended it" if behind else "its session ran out"
+                    raise HoldfastError(f"events of the watch were missed: {why}; begin it again")
                 return ()
             if reply.overflowed and self.read_anew:
                 self.after = reply.last
