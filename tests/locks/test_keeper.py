@@ -199,3 +199,29 @@ def test_a_session_that_was_being_opened_when_the_client_was_closed_is_not_left_
 
     assert busy.execute("SELECT id FROM sessions").fetchall() == []
     busy.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_whoever_wants_a_session_of_a_keeper_that_fails_is_told_why() -> None:
+    with holdfast.connect("memory://failing", ttl=600.0) as locks:
+        keeper = locks._core.start_keeper()
+
+        async def fails(*_: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        keeper.new_session = fails  # type: ignore[method-assign, assignment]
+        with pytest.raises(holdfast.EngineUnavailable, match="its keeper failed: ZeroDivisionError"):
+            locks.lock("k").acquire()
+        with locks.lock("k"):
+            assert locks._core.keeper is not keeper
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_keeper_that_has_failed_lets_nobody_wait() -> None:
+    with holdfast.connect("memory://failed", ttl=600.0) as locks:
+        keeper = locks._core.start_keeper()
+        keeper.fail(ZeroDivisionError("a bug"))
+        late = locks._core.io.signal()
+        keeper.want_session(late)
+
+        assert late.is_set()

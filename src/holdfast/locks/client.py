@@ -127,7 +127,10 @@ class Client:
             signal = self.io.signal()
             keeper.want_session(signal)
             if not await self.io.wait(signal, min(by, self.until() + GRACE)):
-                raise EngineUnavailable(str(self), "no session could be opened in time", "not done")
+                trouble = keeper.trouble
+                known = trouble.problem if isinstance(trouble, EngineUnavailable) else trouble
+                why = "" if known is None else f"; the last try: {known}"
+                raise EngineUnavailable(str(self), f"no session could be opened in time{why}", "not done")
             if keeper.failure is not None:
                 raise keeper.failure
 

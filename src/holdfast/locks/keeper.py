@@ -58,10 +58,15 @@ class Keeper:
         self.stalled = stalled
         """For how many seconds the client's event loop has not turned."""
         self.stopping = False
+        self.failed = False
+        """Whether it ended by an error of its own."""
         self.done = client.io.signal()
         self.wanted: deque[Signal] = deque()
         """Who waits for a session to be opened."""
         self.failure: HoldfastError | None = None
+        """Why the session that was wanted last could not be opened."""
+        self.trouble: HoldfastError | None = None
+        """What the engine last failed at, until it answers again."""
         self.withdrawals = client.withdrawals
         self._beat_at = NEVER
         self._sweep_at = NEVER
@@ -79,6 +84,8 @@ class Keeper:
         """Ask for a session; the signal is set when there is one, or when that failed."""
         self.wanted.append(signal)
         self.verbs.bell.set()
+        if self.failed:
+            signal.set()  # nobody is there to see it
 
     def beat_soon(self) -> None:
         """Ask for a heartbeat now: it brings the reasons for what is gone."""
@@ -130,11 +137,19 @@ class Keeper:
             # Without a keeper nothing is renewed: say so at once, not when somebody happens to look.
             log.exception("%s: the keeper failed", self.client)
             self.client.keeper = None
+            self.fail(error)
             if self.client.session is not None and self.client.session.over is None:
                 self.end(self.client.session, f"its keeper failed: {error!r}")
             raise
         finally:
             self.done.set()
+
+    def fail(self, error: Exception) -> None:
+        """Tell those who wait for a session that none will come from here."""
+        self.failure = EngineUnavailable(str(self.client), f"its keeper failed: {error!r}", "not done")
+        self.failed = True
+        while self.wanted:
+            self.wanted.popleft().set()
 
     def next_due(self) -> float | None:
         """When there is something to do even if nobody rings."""
@@ -198,13 +213,17 @@ class Keeper:
         if self.client.session is None or self.client.session.over is not None:
             try:
                 self.client.session = session = await self.new_session()
-                self.failure = None
+                self.failure = self.trouble = None
                 if self.client.closed:
                     # It was closed while this was being opened, and nobody else would end it.
                     session.end("the client was closed")
                     await self.verbs.close_session(session.id, self.before_beat())
             except HoldfastError as error:
-                self.failure = error
+                self.failure = self.trouble = error
+            except BaseException:
+                # It ends by this: whoever waits is told why as it does.
+                self.wanted.extend(waiting)
+                raise
         for signal in waiting:
             signal.set()
 
@@ -237,7 +256,7 @@ class Keeper:
         except EngineUnavailable as error:
             if not session.in_danger:
                 log.warning("%s: heartbeat failed, grants are in danger: %s", self.client, error)
-            session.in_danger = True
+            session.in_danger, self.trouble = True, error
             self._beat_at = self.io.now() + interval / 3
             return
         self.answered(session, sent, reply)
@@ -248,7 +267,7 @@ class Keeper:
             self.end(session, RAN_OUT)
             return
         session.deadline = max(session.deadline, deadlines.deadline(sent, reply.ttl))
-        session.in_danger = False
+        session.in_danger, self.trouble = False, None
         if reply.next_death is not None:
             self._sweep_at = self.io.now() + reply.next_death
         for claim_id, reason in reply.gone:
