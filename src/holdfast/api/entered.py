@@ -21,7 +21,8 @@ class Entered(Generic[G]):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._grants: list[tuple[object, G]] = []
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may have come upon its thread in here.
+        self._lock = threading.RLock()
 
     def push(self, grant: G) -> None:
         """Keep a grant for the end of the `with`."""

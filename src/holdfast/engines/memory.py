@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.table import Dictionary, apply
-from holdfast.core.table.commands import Command, Open
+from holdfast.core.table.commands import Command, Notice, Open
 from holdfast.core.urls import Url
 from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.table_verbs import TableVerbs
-from holdfast.errors import InvalidRequest
+from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import BlockingIo
@@ -52,26 +52,38 @@ class MemoryTable:
         self.rows = Dictionary(first_number=int(self.wall() * 1_000_000))
         self.clients: dict[str, Deliver] = {}
         """By session: who takes its notices."""
-        self.lock = threading.Lock()
+        # Reentrant, because then a thread can tell whether a step of its own is under way.
+        self.lock = threading.RLock()
+        self.under_way = False
 
     def apply(self, command: Command, deliver: Deliver) -> Any:
         with self.lock:
-            if isinstance(command, Open):
-                self.clients[command.session.id] = deliver
+            if self.under_way:
+                # Only a signal handler gets here, in the middle of a step of the same thread.
+                raise EngineUnavailable("memory://", "a step of this thread is under way", "not done")
+            self.under_way = True
             try:
-                outcome = apply(command, self.now(), self.rows.answer, self.rows.put, wall=self.wall())
-            except BaseException:
-                # An interrupt can come between two lines of a change: what it left half-made is put right.
-                self.rows = self.rows.rebuilt()
-                raise
-            sent = [
-                (self.clients[notice.session], notice) for notice in outcome.notices if notice.session in self.clients
-            ]
-            for id_ in [id_ for id_ in self.clients if id_ not in self.rows.sessions]:
-                del self.clients[id_]
+                reply, sent = self._step(command, deliver)
+            finally:
+                self.under_way = False
         for receive, notice in sent:
             receive(notice)
-        return outcome.reply
+        return reply
+
+    def _step(self, command: Command, deliver: Deliver) -> tuple[Any, list[tuple[Deliver, Notice]]]:
+        """What the command comes to, and whom to tell of it."""
+        if isinstance(command, Open):
+            self.clients[command.session.id] = deliver
+        try:
+            outcome = apply(command, self.now(), self.rows.answer, self.rows.put, wall=self.wall())
+        except BaseException:
+            # An interrupt can come between two lines of a change: what it left half-made is put right.
+            self.rows = self.rows.rebuilt()
+            raise
+        sent = [(self.clients[notice.session], notice) for notice in outcome.notices if notice.session in self.clients]
+        for id_ in [id_ for id_ in self.clients if id_ not in self.rows.sessions]:
+            del self.clients[id_]
+        return outcome.reply, sent
 
     def blocking(self, engine: MemoryEngine) -> TableVerbs:
         """Verbs for blocking callers of this table."""

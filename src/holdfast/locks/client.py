@@ -245,7 +245,7 @@ class Client:
         for front in list(self.fronts):
             front.forked()
         if session is not None:
-            session.lock = threading.Lock()
+            session.lock = threading.RLock()
             for hold in session.end("this process is a fork of the one that holds it"):
                 # Only said when asked: the callbacks are the parent's.
                 hold.on_lost.clear()

@@ -28,7 +28,8 @@ class Session:
         """Holds that end by themselves."""
         self.named: dict[tuple[str, str, str], list[Hold]] = {}
         """Holds by owner, kind and name: with thousands of them, looking for one must not look at all."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Reentrant: a signal handler that gives something back may have come upon its thread in here."""
         self.numbers = itertools.count(1)
         """Of its claims, whose ids are chosen before anything is sent."""
 

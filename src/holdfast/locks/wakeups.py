@@ -11,7 +11,8 @@ class Wakeups:
     """Signals by claim or watch. A notice that comes before anybody waits is kept for whoever does."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may have come upon its thread in here.
+        self._lock = threading.RLock()
         self._expected: dict[str, Signal | None] = {}
         self._early: set[str] = set()
 
