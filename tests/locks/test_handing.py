@@ -24,3 +24,18 @@ def test_an_adoption_that_is_interrupted_leaves_nothing_behind(monkeypatch: pyte
 
         assert receiver.list() == []
         assert sent.lost.wait(10.0)
+
+
+def test_an_adoption_that_is_interrupted_on_its_way_back_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with holdfast.connect("memory://way-back") as sender, holdfast.connect("memory://way-back") as receiver:
+        sent = sender.lock("k").acquire()
+        text = sent.hand_over()
+        monkeypatch.setattr("holdfast.api.blocking.client.Grant", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            receiver.adopt(text)
+
+        assert receiver.list() == []
+        assert sent.lost.wait(10.0)

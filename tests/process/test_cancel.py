@@ -192,7 +192,7 @@ def test_a_cancelled_adoption_holds_nothing(times: int) -> None:
                 await release(scene.rival, hold)
 
         scene.world.spawn("rival", end())
-        return lambda: handing.adopt(scene.me, text)
+        return lambda: handing.adopt(scene.me, text, [])
 
     assert check_every_pause(prepare, times) >= 3
 

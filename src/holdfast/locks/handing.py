@@ -54,8 +54,12 @@ def parse(text: object) -> tuple[str, str, str, str, str]:
     return source, secret, kind, flags, name
 
 
-async def adopt(client: Client, text: str) -> Hold:
-    """Take over a grant that was handed over: once, with a higher token. NotHeld if there is nothing left to adopt."""
+async def adopt(client: Client, text: str, taken: list[Hold]) -> None:
+    """Take over a grant that was handed over: once, with a higher token. NotHeld if there is nothing left to adopt.
+
+    It is in `taken` from the moment that it is held, so that a caller that is interrupted on its way back can give
+    it back.
+    """
     source, secret, kind, flags, name = parse(text)
     if not kind.startswith(client.kind("")):
         raise InvalidRequest("text", "…", f"it is from another namespace than {client.namespace!r}")
@@ -73,6 +77,9 @@ async def adopt(client: Client, text: str) -> Hold:
         try:
             reply = await client.verbs.adopt(claim, source, digest(secret), client.until())
             hold = keep(client, session, claim, reply, sent) if isinstance(reply, Granted) else None
+            if hold is not None:
+                taken.append(hold)
+                return
         except BaseException:
             # An interrupt can come at any line, also at one where the hold is kept already.
             session.forget(claim.id)
@@ -85,6 +92,4 @@ async def adopt(client: Client, text: str) -> Hold:
             raise NotHeld(name, 0, reply.reason)
         if isinstance(reply, Deadlocked):
             raise Deadlock(name, reply.cycle)
-        if hold is None:
-            raise LockLost(name, reply.token, "the session ran out while it was adopted")
-        return hold
+        raise LockLost(name, reply.token, "the session ran out while it was adopted")

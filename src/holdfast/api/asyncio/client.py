@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
@@ -27,6 +28,7 @@ from holdfast.locks.ability import need_record
 from holdfast.locks.barrier import BarrierFront
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client as Core
+from holdfast.locks.hold import Hold
 from holdfast.locks.latch import KEEP, LatchFront
 from holdfast.locks.log import LogFront
 from holdfast.locks.naming import namer
@@ -140,7 +142,13 @@ class Client:
 
     async def adopt(self, text: str) -> Grant:
         """Take over what another client handed over, with a higher token."""
-        return Grant(self._core, await handing.adopt(self._core, text))
+        taken: builtins.list[Hold] = []
+        try:
+            await handing.adopt(self._core, text, taken)
+            return Grant(self._core, taken[0])
+        except BaseException:
+            await several.let_go(self._core, taken)
+            raise
 
     async def row_lock(
         self, connection: Any, table: str, key: Any, **options: Unpack[RowOptions]

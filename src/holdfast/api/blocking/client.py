@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ from holdfast.locks.ability import need_record
 from holdfast.locks.barrier import BarrierFront
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client as Core
+from holdfast.locks.hold import Hold
 from holdfast.locks.latch import KEEP, LatchFront
 from holdfast.locks.log import LogFront
 from holdfast.locks.naming import namer
@@ -139,7 +141,13 @@ class Client:
 
     def adopt(self, text: str) -> Grant:
         """Take over what another client handed over, with a higher token."""
-        return Grant(self._core, run(handing.adopt(self._core, text)))
+        taken: builtins.list[Hold] = []
+        try:
+            run(handing.adopt(self._core, text, taken))
+            return Grant(self._core, taken[0])
+        except BaseException:
+            run(several.let_go(self._core, taken))
+            raise
 
     def row_lock(self, connection: Any, table: str, key: Any, **options: Unpack[RowOptions]) -> dict[str, Any] | None:
         """Lock a database row until the caller's transaction ends; the row, or None if there is none."""
