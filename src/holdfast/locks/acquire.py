@@ -134,6 +134,10 @@ async def undo(
     session.forget(claim.id)
     if not answered and isinstance(error, EngineUnavailable) and error.outcome == "not done":
         return
+    if isinstance(error, GeneratorExit):
+        # Thrown away by whoever awaited it: nothing can be awaited any more.
+        client.start_keeper().withdraw(claim, not answered)
+        return
     gone = await client.io.shielded(client.withdraw(claim, not answered, answer_by(until)))
     if not gone and isinstance(error, Missed | EngineUnavailable):
         problem = f"the claim on {claim.name!r} could not be withdrawn yet"

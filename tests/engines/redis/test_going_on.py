@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+import holdfast
 from holdfast import aio
+from tests.faults.children import eventually
 
 TASKS = 80
 """More than go as one."""
@@ -54,3 +56,15 @@ async def test_a_task_that_is_cancelled_while_it_waits_for_a_reply_is_cancelled_
         with pytest.raises(asyncio.CancelledError, match="enough"):
             await task
         assert (await locks.inspect("k")).holders == ()
+
+
+async def test_a_wait_that_is_thrown_away_is_withdrawn(url: str) -> None:
+    with holdfast.connect(url) as holder, holder.lock("k"):
+        async with aio.connect(url, ttl=600.0) as locks:
+            waiting = locks.lock("k").acquire()
+            task = asyncio.create_task(waiting)
+            await asyncio.to_thread(eventually, lambda: holder.inspect("k").waiters, "it did not get in line")
+            waiting.close()
+            await asyncio.to_thread(eventually, lambda: not holder.inspect("k").waiters, "its place is kept")
+            task.cancel()
+            await asyncio.wait({task})
