@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from tests.cli.stage import PATIENCE, Stage
+from tests.faults.children import eventually, state
 
 
 class Terminal:
@@ -45,6 +46,13 @@ class Terminal:
         """Whether something is seen by now."""
         self._look(0.05)
         return text in self.seen
+
+    def wait_until_it_reads(self) -> None:
+        """Wait until the program sleeps, which it does to read.
+
+        Python does not hear a signal that comes after a prompt and before the read, until something is typed.
+        """
+        eventually(lambda: state(self.process.pid) == "S", "it reads")
 
     def end(self) -> int:
         """Wait for the end; the exit code."""

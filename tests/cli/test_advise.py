@@ -14,7 +14,6 @@ from holdfast.advice.tree import walk
 from holdfast.cli import exit_codes
 from tests.cli.stage import Stage
 from tests.cli.terminals import Terminal
-from tests.faults.children import eventually, state
 
 JOB = ("--what", "job", "--if-two-run", "harm", "--store-checks", "yes")
 
@@ -86,13 +85,3 @@ def test_at_a_terminal_it_asks_what_it_was_not_told(stage: Stage) -> None:
     assert "an engine with a quorum" in terminal.seen
     assert "sqlite:///locks.db" in terminal.seen
     assert "What must not collide" not in terminal.seen
-
-
-def test_at_a_terminal_ctrl_c_ends_it(stage: Stage) -> None:
-    terminal = Terminal(stage, "advise")
-    terminal.expect("Answer > ")
-    # Python does not hear a signal that comes after it has printed this and before it reads, until something is typed.
-    eventually(lambda: state(terminal.process.pid) == "S", "it reads")
-    terminal.type("\x03")
-
-    assert terminal.end() in (exit_codes.INTERRUPTED, -2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,13 +12,9 @@ import holdfast
 from holdfast.cli import exit_codes
 from tests.cli.stage import HOLDFAST, Stage, eventually, wait_for_end, wait_for_file, wait_for_waiters
 from tests.cli.terminals import Terminal
+from tests.faults.children import state
 
 CTRL_C, CTRL_Z = "\x03", "\x1a"
-
-
-def state(pid: int) -> str:
-    """The state of a process, as ps shows it."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_a_wait_shows_the_holder_and_the_place_in_line(stage: Stage) -> None:
@@ -186,7 +181,8 @@ def pass_by(client: holdfast.Client) -> bool:
 
 def test_ctrl_c_at_a_question_gives_130(stage: Stage) -> None:
     terminal = Terminal(stage, "advise")
-    terminal.expect("Answer >")
+    terminal.expect("Answer > ")
+    terminal.wait_until_it_reads()
 
     terminal.type(CTRL_C)
 

@@ -36,7 +36,7 @@ def while_a_hold_is_kept(locks: holdfast.Client) -> None:
 
 
 def while_a_with_begins(locks: holdfast.Client) -> None:
-    entered: Entered[object] = Entered()
+    entered: Entered[object] = Entered(locks._core)
 
     class Grants(list[Any]):
         def append(self, one: Any) -> None:
