@@ -7,14 +7,17 @@ import struct
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 import redis as redis_py
 
+import holdfast
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import Api, Front
 from tests.conformance.stage import PATIENCE, Stage
 from tests.engines.redis.conftest import SUBJECT
+from tests.faults.children import eventually
 
 
 class Detour:
@@ -119,3 +122,33 @@ async def test_what_was_refused_does_not_come_later(
     detour.deliver()
 
     assert holders(operator) == 0
+
+
+def test_whoever_a_release_has_made_the_holder_hears_of_it_though_the_rest_fails(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holdfast.connect(url) as locks:
+        verbs: Any = locks._core.verbs
+        order: list[str] = []
+        tell = verbs.engine.hand_on
+
+        def told(news: bytes) -> None:
+            order.append("told")
+            tell(news)
+
+        async def left(*_: object) -> None:
+            order.append("left")
+            raise holdfast.EngineUnavailable(url, "it is gone", "unknown")
+
+        grant = locks.lock("k").acquire()
+        waiter = threading.Thread(target=lambda: locks.lock("k").acquire().release())
+        waiter.start()
+        eventually(lambda: len(locks.inspect("k").waiters) == 1, "it waits")
+        verbs._ledger.twice.add(grant._hold.claim.id)
+        monkeypatch.setattr(verbs.engine, "hand_on", told)
+        monkeypatch.setattr(verbs, "leave", left)
+        with pytest.raises(holdfast.EngineUnavailable):
+            grant.release()
+        waiter.join(PATIENCE)
+
+        assert order == ["told", "left"]

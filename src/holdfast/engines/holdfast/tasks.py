@@ -7,13 +7,13 @@ import concurrent.futures
 from collections.abc import Callable
 from typing import Any
 
-from hiredis import ProtocolError, PushNotification
+from hiredis import PushNotification
 
 from holdfast.core.table.commands import Command
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Hear
 from holdfast.engines.holdfast.port import Carry, Port
-from holdfast.engines.resp.tasks import Stream, give
+from holdfast.engines.resp.tasks import Stream
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
@@ -40,23 +40,15 @@ class PushStream(Stream):
             self.end(problem)
 
     def _answer(self) -> None:
-        gets, waiting = self._gets, self._waiting
-        try:
-            reply = gets()
-            while reply is not False:
-                if isinstance(reply, PushNotification):
-                    self._hear(reply)
-                else:
-                    give(waiting.popleft()[0], reply)
-                reply = gets()
-        except (ProtocolError, IndexError) as error:
-            self.end(f"the server sent something else than replies: {error}")
-        except BaseException:
-            # One that has its reply went on, and was interrupted. What else has come is for the next turn.
-            self.loop.call_soon(self._answer)
-            raise
-        if self._leaving is not None and not waiting:
+        super()._answer()
+        if self._leaving is not None and not self._waiting:
             self.end(self._leaving)
+
+    def _take(self, reply: Any) -> None:
+        if isinstance(reply, PushNotification):
+            self._hear(reply)
+        else:
+            super()._take(reply)
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(error)

@@ -177,17 +177,14 @@ class RedisVerbs:
             # It may have gone on to one of our own, of which only the answer tells.
             self.engine.missed()
             raise
-        if id_ in self._ledger.twice:
-            await self.leave(claim, True, until)
-        if reply == 1:
-            return DONE
-        if isinstance(reply, list):
-            return Gone(reply[1].decode())
+        # First: whoever holds it now has no other way to hear of it, and what comes next may fail.
         if type(reply) is bytes:
             self.engine.hand_on(reply)
         elif reply == 2:
             self.engine.missed()
-        return DONE
+        if id_ in self._ledger.twice:
+            await self.leave(claim, True, until)
+        return Gone(reply[1].decode()) if isinstance(reply, list) else DONE
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
         self._ledger.forget(claim)

@@ -182,18 +182,20 @@ class Stream(asyncio.BufferedProtocol):
 
     def _answer(self) -> None:
         """Give everybody the reply that has come for them."""
-        gets, waiting = self._gets, self._waiting
         try:
-            reply = gets()
+            reply = self._gets()
             while reply is not False:
-                give(waiting.popleft()[0], reply)
-                reply = gets()
+                self._take(reply)
+                reply = self._gets()
         except (ProtocolError, IndexError) as error:
             self.end(f"the server sent something else than replies: {error}")
         except BaseException:
             # One that has its reply went on, and was interrupted. What else has come is for the next turn.
             self.loop.call_soon(self._answer)
             raise
+
+    def _take(self, reply: Any) -> None:
+        give(self._waiting.popleft()[0], reply)
 
     def _tick(self) -> None:
         """Give up on requests whose time is over; on the connection too, if it has said nothing all that time."""
