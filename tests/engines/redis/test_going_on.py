@@ -9,42 +9,12 @@ import pytest
 import holdfast
 from holdfast import aio
 from tests.faults.children import eventually
-
-TASKS = 80
-"""More than go as one."""
-INTERRUPTED = 4
+from tests.faults.interrupted import one_is_interrupted
 
 
 def test_one_that_is_interrupted_keeps_nobody_from_its_reply(url: str) -> None:
-    """An interrupt stops the loop in the middle of an answer to many; whoever runs it again finds the rest of it."""
-    released = 0
-
-    async def take_and_release(locks: aio.Client, number: int) -> None:
-        nonlocal released
-        grant = await locks.lock(f"k{number}").acquire()
-        await grant.release()
-        if number == INTERRUPTED:
-            raise KeyboardInterrupt
-        released += 1
-
-    async def start() -> tuple[aio.Client, list[asyncio.Task[None]]]:
-        locks = await aio.connect(url)
-        return locks, [asyncio.create_task(take_and_release(locks, number)) for number in range(TASKS)]
-
-    loop = asyncio.new_event_loop()
-    try:
-        locks, tasks = loop.run_until_complete(start())
-        with pytest.raises(KeyboardInterrupt):
-            loop.run_until_complete(asyncio.wait(tasks))
-        at_once = released
-        others = [task for task in tasks if not task.done()]
-        loop.run_until_complete(asyncio.wait_for(asyncio.gather(*others), 10.0))
-        loop.run_until_complete(locks.close())
-    finally:
-        loop.close()
-
-    assert isinstance(tasks[INTERRUPTED].exception(), KeyboardInterrupt)
-    assert at_once < released == TASKS - 1
+    # More than go as one.
+    one_is_interrupted(url, tasks=80, which=4)
 
 
 async def test_a_task_that_is_cancelled_while_it_waits_for_a_reply_is_cancelled_in_its_own_words(url: str) -> None:
