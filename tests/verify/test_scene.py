@@ -97,3 +97,14 @@ def test_where_nobody_holds_anything_for_a_ttl_anybody_is_stopped(tmp_path: Path
 
     assert scene_of(tmp_path, 1, 60.0, member).stop_client() is None
     assert scene_of(tmp_path, 1, 0.0, member).stop_client() is cast(object, member)
+
+
+def test_a_short_fault_waits_until_somebody_holds_something_but_not_for_ever(tmp_path: Path) -> None:
+    member = Sleeper(0)
+    scene = scene_of(tmp_path, 1, 60.0, member)
+
+    assert not scene.busy()
+
+    member.holds = 1
+    assert scene.busy()
+    assert scene_of(tmp_path, 1, 0.0, Sleeper(0)).busy()

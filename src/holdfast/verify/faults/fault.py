@@ -43,8 +43,7 @@ class Scene:
 
         None: not yet. Those that wait behind a holder that is stopped already hold nothing for as long as a ttl.
         """
-        self._sought = self._sought or time.monotonic()
-        patient = time.monotonic() < self._sought + self.ttl
+        patient = self._patient()
         holders = spared([member for member in self._free() if self.crew.holding(member)])
         member = self.rng.choice(holders) if holders else None if patient else self.client()
         if member is None:
@@ -56,6 +55,18 @@ class Scene:
             return None
         self._sought = None
         return member
+
+    def busy(self) -> bool:
+        """Whether some client holds something, or none did for a ttl: what strikes before that hits nothing."""
+        if not any(self.crew.holding(member) for member in self.crew.members) and self._patient():
+            return False
+        self._sought = None
+        return True
+
+    def _patient(self) -> bool:
+        """Whether a client that holds something is still worth waiting for."""
+        self._sought = self._sought or time.monotonic()
+        return time.monotonic() < self._sought + self.ttl
 
     def _free(self) -> list[Member]:
         return [member for member in self.crew.members if id(member) not in self.taken and member.running]

@@ -36,7 +36,8 @@ class ServerClockJump(Fault):
             for server in scene.target.servers
             if isinstance(server, LockServer) and id(server) not in scene.taken and server.running
         ]
-        if not free:
+        # It lasts for less than a second: over before there is a session, it would have shown nothing.
+        if not free or not scene.busy():
             return None
         leader = scene.target.leader()
         server = leader if leader in free and scene.rng.random() < 0.5 else scene.rng.choice(free)
