@@ -14,6 +14,18 @@ Outcome = Literal["not done", "unknown"]
 class HoldfastError(Exception):
     """The root of everything that Holdfast raises."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Not as Python does it, which calls the class with the message: another process could not read it.
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(kind: type[HoldfastError], args: tuple[object, ...], facts: dict[str, object]) -> HoldfastError:
+    """An error that was copied, or that came from another process."""
+    made = kind.__new__(kind)
+    made.args = args
+    made.__dict__.update(facts)
+    return made
+
 
 class NotAcquired(HoldfastError, TimeoutError):
     """The wait was over before the lock was granted. Nothing is held and no place in line is kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import secrets
 import socket
@@ -131,8 +132,10 @@ class Client:
                 known = trouble.problem if isinstance(trouble, EngineUnavailable) else trouble
                 why = "" if known is None else f"; the last try: {known}"
                 raise EngineUnavailable(str(self), f"no session could be opened in time{why}", "not done")
-            if keeper.failure is not None:
-                raise keeper.failure
+            failure = keeper.failure
+            if failure is not None:
+                # Each its own: one that all who wait raise would show the calls of all of them.
+                raise copy.copy(failure) from failure.__cause__
 
     def session_ended(self, session: Session) -> None:
         """The engine says that there is no such session any more."""
