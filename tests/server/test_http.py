@@ -17,10 +17,10 @@ from holdfast.server import http, logins, passwords
 from holdfast.server.http import Answer, Http
 from holdfast.server.users import User, Users
 from tests.server.inside import Inside
-from tests.servers.lock_server import LockServer, Wire
+from tests.servers.lock_server import CHEAP, LockServer, Wire
 
 LARGE = 64 << 20
-PROTECTED = passwords.protect("right")
+PROTECTED = passwords.protect("right", CHEAP)
 
 
 @pytest.fixture(scope="module")

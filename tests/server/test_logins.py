@@ -11,8 +11,9 @@ from holdfast.server.process import Process
 from holdfast.server.settings import Settings
 from holdfast.server.users import User, Users
 from tests.server.inside import Client, Inside, Line
+from tests.servers.lock_server import CHEAP
 
-USERS = Users({"ada": User("ada", passwords.protect("secret"), reads=("",))})
+USERS = Users({"ada": User("ada", passwords.protect("secret", CHEAP), reads=("",))})
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from holdfast.server.settings import Settings
 from holdfast.server.tls import TlsFiles
 from holdfast.server.users import User, Users
 from tests.servers.certificates import Authority
+from tests.servers.lock_server import CHEAP
 
-USERS = Users({"ada": User("ada", passwords.protect("secret"))})
+USERS = Users({"ada": User("ada", passwords.protect("secret", CHEAP))})
 PUBLIC = Settings(listen=(Address("0.0.0.0", 0),), store="memory://", users=USERS)
 
 
@@ -54,6 +55,6 @@ async def test_users_may_go_where_client_certificates_are_asked_for(files: TlsFi
 
 
 async def test_other_users_are_taken_over() -> None:
-    others = Users({"bob": User("bob", passwords.protect("other"))})
+    others = Users({"bob": User("bob", passwords.protect("other", CHEAP))})
 
     assert reload(PUBLIC, replace(PUBLIC, users=others)).service.users is others

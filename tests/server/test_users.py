@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.server import passwords
 from holdfast.verify.servers.process import wait_until
-from tests.servers.lock_server import WITHIN, LockServer, Wire
+from tests.servers.lock_server import CHEAP, WITHIN, LockServer, Wire
 
-PROTECTED = {name: passwords.protect(f"{name}'s password") for name in ("ada", "bob", "eve", "ops")}
+PROTECTED = {name: passwords.protect(f"{name}'s password", CHEAP) for name in ("ada", "bob", "eve", "ops")}
 CONFIG = """
 [users.ada]
 password = "{ada}"

@@ -17,6 +17,8 @@ from holdfast.verify.servers import lock_server
 from holdfast.verify.servers.process import free_port, wait_until
 
 WITHIN = 20.0
+CHEAP = 16
+"""What a check of a password costs where it is not about that: nothing that one could measure."""
 
 
 class LockServer(lock_server.LockServer):

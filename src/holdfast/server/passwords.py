@@ -17,11 +17,11 @@ MOST_REMEMBERED = 1_000
 _FORM = re.compile(r"scrypt\$(\d{1,7})\$(\d{1,2})\$(\d{1,2})\$([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+)")
 
 
-def protect(password: str) -> str:
+def protect(password: str, cost: int = COST) -> str:
     """What a configuration keeps of a password."""
     salt = secrets.token_bytes(16)
-    digest = _scrypt(password.encode(), salt, COST, BLOCK, PARALLEL, 32)
-    return f"scrypt${COST}${BLOCK}${PARALLEL}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+    digest = _scrypt(password.encode(), salt, cost, BLOCK, PARALLEL, 32)
+    return f"scrypt${cost}${BLOCK}${PARALLEL}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
 
 
 def well_formed(protected: str) -> bool:

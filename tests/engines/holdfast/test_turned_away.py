@@ -10,12 +10,12 @@ import holdfast
 from holdfast import EngineUnavailable, aio
 from holdfast.server import passwords
 from holdfast.verify.servers.redis import RedisServer
-from tests.servers.lock_server import LockServer
+from tests.servers.lock_server import CHEAP, LockServer
 
 Acquire = Callable[[str], Awaitable[None]]
 CONFIG = f"""
 [users.ada]
-password = "{passwords.protect("secret")}"
+password = "{passwords.protect("secret", CHEAP)}"
 rights = [{{ prefix = "", may = ["hold"] }}]
 """
 
