@@ -24,7 +24,7 @@ torture: $(VENV)/.dev ## the verifier on every engine, all faults, 10 minutes or
 
 marathon: $(VENV)/.dev ## every fault test for hours: thousands of kills, interrupts, cancellations and seeds
 	@scripts/install-servers
-	@HOLDFAST_THOROUGH=1 $(BIN)/pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder tests/conformance
+	@HOLDFAST_THOROUGH=1 $(BIN)/pytest --workers 4 tests/conformance
 	@HOLDFAST_THOROUGH=1 HOLDFAST_KILLS=600 HOLDFAST_INTERRUPTS=1000 HOLDFAST_CANCELS=1000 HOLDFAST_SEEDS=200 HOLDFAST_ALL_UPDATES=1 HOLDFAST_SERVER_KILLS=200 HOLDFAST_CLUSTER_FAULTS=50 HOLDFAST_SIMULATED_RUNS=10000 HOLDFAST_NAMES=1000000 \
 		$(BIN)/pytest --timeout 1800 tests/core tests/process tests/engines tests/fence tests/server tests/verify tests/without_lock tests/simulate tests/cluster $(ARGS)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +10,9 @@ from contextlib import ExitStack
 import pytest
 
 from holdfast.verify.servers.postgres import PostgresServer
+from tests import prepared
 from tests.conformance.engines import FreshUrl, Subject
+from tests.workers import NUMBER, pytest_addoption, run
 
 # A run that was started in the background ignores Ctrl-C, and so would every process that it starts.
 for number, handler in (
@@ -22,6 +23,8 @@ for number, handler in (
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, handler)
 
+__all__ = ["pytest_addoption"]
+prepared.install()
 
 # Nothing of thousands of tests becomes garbage while they are collected: to look for some takes half of that time.
 gc.disable()
@@ -54,28 +57,23 @@ SHARING = (
     "tests/demo/",
     "tests/engines/",
     "tests/fence/",
-    "tests/house/test_groups.py",
     "tests/server/",
     "tests/verify/test_report.py",
 )
 """Where the tests of a file share a server, or a run."""
 
 
-# First: a worker of xdist reads the groups in the same hook.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let one worker run the tests that share a server, which is started once then; and let the long ones begin."""
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        group = _group(item)
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the long ones begin."""
     items.sort(key=_turn)
 
 
-def pytest_runtestloop() -> None:
-    """Look for garbage again, but not among the tests themselves, which are there until the end."""
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Let one worker run the tests that share a server, which is started once then."""
+    # Look for garbage again, but not among the tests themselves, which are there until the end.
     gc.enable()
     gc.freeze()
+    return run(session, _group)
 
 
 def _turn(item: pytest.Item) -> int:
@@ -109,10 +107,10 @@ def no_settings_of_this_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: 
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_cluster_for_all(tmp_path_factory: pytest.TempPathFactory) -> None:
+def one_cluster_for_all(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> None:
     """PostgreSQL makes its first files once for all workers."""
     base = tmp_path_factory.getbasetemp()
-    PostgresServer.template = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "postgres"
+    PostgresServer.template = (base.parent if NUMBER in pytestconfig.stash else base) / "postgres"
 
 
 class Servers:
@@ -154,7 +152,7 @@ def fresh_url(
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Let a worker's servers go with the last test of their group: idle ones take time from the tests that follow."""
     config = item.config
-    if nextitem is None or SERVERS not in config.stash or not hasattr(config, "workerinput"):
+    if nextitem is None or SERVERS not in config.stash or NUMBER not in config.stash:
         return
     if _group(nextitem) != _group(item):
         config.stash[SERVERS].end()

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.needs_of_subject("outage"), pytest.mark.any_connection
 
 @pytest.mark.by_turns
 async def test_a_grant_is_in_danger_before_it_is_lost(stage: Stage) -> None:
-    client = await stage.client(ttl=1.2)
+    client = await stage.client(ttl=2.0)
     held = await client.lock("k").acquire()
     lost = held.lost
     with stage.outage():

@@ -182,9 +182,7 @@ def test_every_target_of_make_that_a_page_names_is_there() -> None:
 
 
 def test_the_checks_that_contributing_tells_of_are_those_that_are_run() -> None:
-    told = re.findall(
-        r"^\$ \.venv/bin/(pytest --numprocesses .*)$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
-    )
+    told = re.findall(r"^\$ \.venv/bin/(pytest --workers .*)$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
 
     assert len(told) == 1
     assert told[0] in (ROOT / "scripts" / "check").read_text()

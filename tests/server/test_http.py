@@ -150,7 +150,8 @@ async def test_a_login_that_cannot_be_checked_now_is_not_taken_for_a_wrong_one(
 
 
 async def test_a_user_that_is_gone_while_its_password_is_checked_sees_nothing() -> None:
-    inside = Inside(users=Users({"ada": User("ada", PROTECTED)}))
+    # One that takes its time.
+    inside = Inside(users=Users({"ada": User("ada", passwords.protect("right"))}))
     served = Http(inside.service, inside.commands.logins)
 
     asking = inside.loop.create_task(served._answer("/metrics", f"Basic {b64encode(b'ada:right').decode()}", ""))

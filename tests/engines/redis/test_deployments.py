@@ -123,7 +123,7 @@ async def test_while_a_slot_is_moving_nobody_is_answered_and_nothing_is_lost(api
     moving.begin()
     moving.carry(lambda key: "lock:lock:k" not in key)
     with pytest.raises(EngineUnavailable) as refusal:
-        await rival.lock("k").acquire(wait=0.5)
+        await rival.lock("k").acquire(wait=2.0)
     waiting = stage.begin(stage.another(rival).lock("k").acquire())
     moving.carry(lambda key: True)
     moving.end()
