@@ -35,7 +35,7 @@ across_processes = pytest.mark.needs_of_subject("across_processes")
 @contextmanager
 def victim(url: str, name: str, ttl: float) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """A process that holds a lock, or waits for it; and the first thing that it said."""
-    command = [sys.executable, "-c", VICTIM, url, str(ttl), name, ""]
+    command = [sys.executable, "-m", "tests.faults.code", VICTIM, url, str(ttl), name, ""]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

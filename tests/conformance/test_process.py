@@ -74,7 +74,7 @@ def operator(url: str) -> Iterator[holdfast.Client]:
 @across_processes
 def test_ctrl_c_in_a_blocking_wait_leaves_no_place(url: str, operator: holdfast.Client) -> None:
     held = operator.lock("k").acquire()
-    command = [sys.executable, "-c", WAITER, url]
+    command = [sys.executable, "-m", "tests.faults.code", WAITER, url]
     with subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "queued\n"
@@ -90,7 +90,8 @@ def test_ctrl_c_in_a_blocking_wait_leaves_no_place(url: str, operator: holdfast.
 @pytest.mark.by_turns
 @across_processes
 def test_a_forked_child_never_speaks_for_its_parent(url: str) -> None:
-    done = subprocess.run([sys.executable, "-c", FORKING, url], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-m", "tests.faults.code", FORKING, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     assert (done.returncode, done.stderr) == (0, "")
 

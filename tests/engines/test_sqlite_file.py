@@ -329,7 +329,9 @@ sys.exit(any([os.waitpid(pid, 0)[1] for pid in children]))
 def test_a_new_file_that_many_open_at_once_is_opened_by_all_of_them(tmp_path: Path) -> None:
     for number in range(10):
         url = f"sqlite:///{tmp_path}/{number}.db"
-        opened = subprocess.run([sys.executable, "-c", OPENING, url], capture_output=True, text=True, timeout=60)
+        opened = subprocess.run(
+            [sys.executable, "-m", "tests.faults.code", OPENING, url], capture_output=True, text=True, timeout=60
+        )
 
         assert (opened.returncode, opened.stdout) == (0, "")
 
