@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import redis.asyncio
 
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest
+from holdfast.engines.resp import blocking
 from holdfast.verify.servers.process import wait_until
 from holdfast.verify.servers.redis import RedisServer
 from holdfast.verify.servers.redis_deployments import RedisCluster, TlsRedis, WatchedRedis
@@ -114,17 +117,15 @@ async def test_while_a_slot_is_moving_nobody_is_answered_and_nothing_is_lost(api
     locks, rival = [await stage.client(namespace="split", ttl=60.0) for _ in range(2)]
     held = await locks.lock("k").acquire()
     free = await rival.lock("other").acquire()
-    slot = cluster.tell(cluster.nodes[0], "CLUSTER", "KEYSLOT", "{split}")
-    source = next(node for node in cluster.nodes if owns(cluster, node, slot))
-    target = next(node for node in cluster.nodes if node is not source)
-    moving = Move(cluster, source, target, slot)
+    moving = move_of(cluster, "{split}")
 
     # Everything but the held lock: whoever followed the cluster there would find it free.
     moving.begin()
     moving.carry(lambda key: "lock:lock:k" not in key)
     with pytest.raises(EngineUnavailable) as refusal:
-        await rival.lock("k").acquire(wait=2.0)
-    waiting = stage.begin(stage.another(rival).lock("k").acquire())
+        await rival.lock("k").acquire(wait=0.5)
+    # Not for ever: a test that fails before the lock is free would never end.
+    waiting = stage.begin(stage.another(rival).lock("k").acquire(wait=60.0))
     moving.carry(lambda key: True)
     moving.end()
 
@@ -135,6 +136,25 @@ async def test_while_a_slot_is_moving_nobody_is_answered_and_nothing_is_lost(api
     await held.release()
     assert (await soon(waiting)).token > held.token
     await stage.end()
+
+
+def test_what_a_moving_slot_kept_for_too_long_is_not_sent_again(
+    cluster: RedisCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No answer would come in time, and nobody could say what became of it."""
+    with holdfast.connect(cluster.url, namespace="late", ttl=60.0) as locks, locks.lock("other"):
+        moving = move_of(cluster, "{late}")
+        moving.begin()
+        moving.carry(lambda key: "lock:lock:" not in key)
+        # A busy machine wakes nobody in time.
+        monkeypatch.setattr(blocking, "time", SimpleNamespace(sleep=lambda seconds: time.sleep(seconds + 5.0)))
+        with pytest.raises(EngineUnavailable) as refusal:
+            locks.lock("k").acquire(wait=0.5)
+        monkeypatch.undo()
+        moving.carry(lambda key: True)
+        moving.end()
+
+    assert refusal.value.outcome == "not done"
 
 
 async def queues(locks: Front) -> bool:
@@ -176,6 +196,13 @@ class Move:
     def end(self) -> None:
         for node in (self.target, self.source):
             self.cluster.tell(node, "CLUSTER", "SETSLOT", self.slot, "NODE", self._ids[self.target])
+
+
+def move_of(cluster: RedisCluster, tag: str) -> Move:
+    """Of the slot of a namespace to some other node."""
+    slot = cluster.tell(cluster.nodes[0], "CLUSTER", "KEYSLOT", tag)
+    source = next(node for node in cluster.nodes if owns(cluster, node, slot))
+    return Move(cluster, source, next(node for node in cluster.nodes if node is not source), slot)
 
 
 async def test_locks_go_through_tls(api: Api) -> None:

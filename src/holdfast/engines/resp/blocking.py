@@ -36,6 +36,8 @@ IN_VAIN = 32
 """How many requests sleep at once after one that has looked in vain: the server is busy, or far away."""
 MOVING = 0.02
 """How often, in seconds, a node of a cluster is asked whether the namespace has moved as a whole."""
+IN_TIME = 0.1
+"""Seconds that a request must have left to be sent once more: if no answer came, nobody could say what became of it."""
 MOST_REDIRECTIONS = 5
 MOST_REPEATS = 3
 
@@ -357,9 +359,9 @@ class RespPort:
         """
         reply: Any = error
         while isinstance(reply, ReplyError) and str(reply).startswith("ASK "):
-            if clock.now() + MOVING >= until:
-                raise refused(self.name, reply, repeated)
             time.sleep(MOVING)
+            if clock.now() + IN_TIME >= until:
+                raise refused(self.name, reply, repeated)
             reply = connection.run(request.packed(repeated), until)
         return reply
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hiredis import ProtocolError, Reader, ReplyError
 
-from holdfast.engines.resp.blocking import MOST_REDIRECTIONS, MOST_REPEATS, MOVING
+from holdfast.engines.resp.blocking import IN_TIME, MOST_REDIRECTIONS, MOST_REPEATS, MOVING
 from holdfast.engines.resp.joint import APART, Joint
 from holdfast.engines.resp.wire import (
     WRONG_SERVER,
@@ -353,9 +353,9 @@ class RespAsyncioPort:
         """Ask again until the namespace has moved to the other node as a whole, as blocking callers do."""
         reply: Any = error
         while isinstance(reply, ReplyError) and str(reply).startswith("ASK "):
-            if clock.now() + MOVING >= until:
-                raise refused(self.name, reply, repeated)
             await asyncio.sleep(MOVING)
+            if clock.now() + IN_TIME >= until:
+                raise refused(self.name, reply, repeated)
             reply = await stream.send(request.packed(repeated), until)
         return reply
 
