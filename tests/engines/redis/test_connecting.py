@@ -12,7 +12,11 @@ from holdfast.engines.redis.engine import RedisEngine
 from holdfast.engines.resp.tasks import RespAsyncioPort
 from holdfast.engines.resp.wire import Lost
 from holdfast.runtime import clock
+from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
+from tests.conformance.apis import Api
+from tests.conformance.stage import Stage
+from tests.engines.redis.conftest import SUBJECT
 
 
 async def test_who_has_more_time_to_connect_is_not_failed_by_who_has_less(server: RedisServer) -> None:
@@ -30,3 +34,16 @@ async def test_who_has_more_time_to_connect_is_not_failed_by_who_has_less(server
 
     assert stream.problem is None
     port.close()
+
+
+@pytest.mark.parametrize("after", [0, 3])
+async def test_a_connection_that_is_cut_while_it_logs_in_is_made_again(
+    api: Api, shared_server: RedisServer, database: int, after: int
+) -> None:
+    with Proxy("127.0.0.1", shared_server.port) as proxy:
+        stage = Stage(SUBJECT, api, f"redis://127.0.0.1:{proxy.port}/{database}")
+        locks = await stage.client(ttl=60.0)
+        proxy.replies.set("cut", after=after)
+
+        assert (await locks.lock("k").acquire(wait=10.0)).valid
+        await stage.end()

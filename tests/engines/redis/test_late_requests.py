@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import redis as redis_py
 
 import holdfast
+from holdfast.engines.redis.ledger import Ledger
+from holdfast.locks import acquire
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import Api, Front
 from tests.conformance.stage import PATIENCE, Stage
@@ -122,6 +125,32 @@ async def test_what_was_refused_does_not_come_later(
     detour.deliver()
 
     assert holders(operator) == 0
+
+
+def test_one_whose_place_is_not_known_here_yet_looks_too_when_an_answer_was_lost(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody looks by itself.
+    monkeypatch.setattr(acquire, "FIRST_POLL", 3600.0)
+    answered, go_on, waits = threading.Event(), threading.Event(), Ledger.waits
+
+    def late(ledger: Ledger, claim_id: str, lock: str) -> None:
+        answered.set()
+        assert go_on.wait(PATIENCE)
+        waits(ledger, claim_id, lock)
+
+    with holdfast.connect(url, ttl=600.0) as locks, ThreadPoolExecutor(1) as threads:
+        engine: Any = locks._core.engine
+        grant = locks.lock("k").acquire()
+        monkeypatch.setattr(Ledger, "waits", late)
+        waiting = threads.submit(lambda: locks.lock("k").acquire(wait=PATIENCE))
+        assert answered.wait(PATIENCE)
+        # As if the answer had been lost that says to whom the lock went.
+        monkeypatch.setattr(engine, "hand_on", lambda news: engine.missed())
+        grant.release()
+        go_on.set()
+
+        assert waiting.result().token > grant.token
 
 
 def test_whoever_a_release_has_made_the_holder_hears_of_it_though_the_rest_fails(

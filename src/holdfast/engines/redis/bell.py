@@ -11,7 +11,7 @@ from hiredis import ProtocolError, Reader, ReplyError
 
 from holdfast.core.table.commands import Notice
 from holdfast.engines.alarm import Alarm
-from holdfast.engines.resp.blocking import Connection
+from holdfast.engines.resp.blocking import MOST_REPEATS, Connection
 from holdfast.engines.resp.wire import Lost, pack
 from holdfast.runtime import clock
 
@@ -52,7 +52,14 @@ class Bell(Alarm):
         """Subscribe to what is published to a session; Lost if that cannot be done in time."""
         self._session = session
         self._drop()
-        self._subscribe(until)
+        for attempt in range(MOST_REPEATS):
+            try:
+                self._subscribe(until)
+                return
+            except Lost as lost:
+                broken = lost.cut or (lost.sent and not lost.silent)
+                if not broken or attempt == MOST_REPEATS - 1:
+                    raise
 
     def _subscribe(self, until: float) -> None:
         address = self._route.locate(until)

@@ -98,6 +98,6 @@ class Ledger:
         return self._locks.get(claim_id) is not None
 
     def waiting(self) -> list[str]:
-        """The claims that stand in line, as far as anybody here knows."""
+        """The claims that may stand in line: Redis has said so, or its answer is not known here yet."""
         with self._lock:
-            return list(self._waiting)
+            return [*self._waiting, *(claim_id for claim_id, lock in self._locks.copy().items() if lock is None)]

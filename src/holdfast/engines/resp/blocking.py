@@ -83,10 +83,12 @@ class Connection:
             if commands:
                 self.send(login.packed(), until)
                 login.check([self.receive(until) for _ in commands])
-        except (OSError, Lost) as error:
+        except Lost as lost:
             self.close()
-            problem = error.problem if isinstance(error, Lost) else str(error)
-            raise Lost(f"{address}: {problem}", sent=False) from error
+            raise lost.at_login(str(address)) from lost
+        except OSError as error:
+            self.close()
+            raise Lost(f"{address}: {error}", sent=False) from error
 
     def _bound(self, until: float) -> None:
         """Let the next call on the socket end by then. A plain socket does so by itself, every TICK."""
@@ -256,7 +258,7 @@ class Pool:
         except BaseException as error:
             self._return_leave()
             if isinstance(error, Lost):
-                raise Lost(error.problem, sent=False) from error
+                raise Lost(error.problem, sent=False, cut=error.cut) from error
             raise
 
     def _return_leave(self) -> None:
@@ -307,6 +309,8 @@ class RespPort:
             try:
                 connection = self.pool.take(until)
             except Lost as lost:
+                if lost.cut and attempt < MOST_REPEATS - 1:
+                    continue
                 raise EngineUnavailable(self.name, lost.problem, "unknown" if repeated else "not done") from lost
             try:
                 reply = connection.run(request.packed(repeated), until, self.pool.in_use() == 1)

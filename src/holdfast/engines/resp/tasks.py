@@ -248,10 +248,13 @@ async def open_stream(
 
     try:
         await within(until - clock.now(), log_in())
-    except (OSError, Lost) as error:
-        problem = error.problem if isinstance(error, Lost) else str(error) or "no answer in time"
-        silent = error.silent if isinstance(error, Lost) else isinstance(error, TimeoutError)
+    except Lost as lost:
+        stream.end(lost.problem)
+        raise lost.at_login(f"cannot connect to {address}") from lost
+    except OSError as error:
+        problem = str(error) or "no answer in time"
         stream.end(problem)
+        silent = isinstance(error, TimeoutError)
         raise Lost(f"cannot connect to {address}: {problem}", sent=False, silent=silent) from error
     except BaseException:
         stream.end("it was cancelled")
@@ -302,6 +305,8 @@ class RespAsyncioPort:
             try:
                 stream = await self._connected(until)
             except Lost as lost:
+                if lost.cut and attempt < MOST_REPEATS - 1:
+                    continue
                 raise EngineUnavailable(self.name, lost.problem, "unknown" if repeated else "not done") from lost
             try:
                 reply = await stream.send(request.packed(repeated), until)

@@ -52,9 +52,13 @@ def parse_address(text: str, default_port: int) -> Address:
 class Lost(Exception):
     """The connection is gone or silent: whether the request was carried out is not known."""
 
-    def __init__(self, problem: str, *, sent: bool = True, silent: bool = False) -> None:
-        self.problem, self.sent, self.silent = problem, sent, silent
+    def __init__(self, problem: str, *, sent: bool = True, silent: bool = False, cut: bool = False) -> None:
+        self.problem, self.sent, self.silent, self.cut = problem, sent, silent, cut
         super().__init__(problem)
+
+    def at_login(self, where: str) -> Lost:
+        """The same, if it happened to a login: nothing was sent for anybody, and one that was cut is tried again."""
+        return Lost(f"{where}: {self.problem}", sent=False, silent=self.silent, cut=self.sent and not self.silent)
 
 
 class Script:
