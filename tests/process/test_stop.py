@@ -26,8 +26,9 @@ def hold_and_compare(url: str, ttl: float) -> None:
     locks = holdfast.connect(url, ttl=ttl)
     grant = locks.lock("k").acquire()
     lost = grant.lost
-    tell({"token": grant.token})
+    # Before it is told: the pause may begin as soon as it is.
     looked = time.clock_gettime(time.CLOCK_BOOTTIME)
+    tell({"token": grant.token})
     while True:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         valid = grant.valid
