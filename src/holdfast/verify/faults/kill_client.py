@@ -7,9 +7,6 @@ import random
 from holdfast.verify.faults.fault import Fault, Scene, Strike
 from holdfast.verify.target import Target
 
-AT_RANDOM = 0.25
-"""How often it is anybody."""
-
 
 class KillClient(Fault):
     """kill -9. Its successor has its name and its work, and a session of its own."""
@@ -25,8 +22,7 @@ class KillClient(Fault):
         return rng.uniform(0.0, 0.5) * ttl
 
     def begin(self, scene: Scene) -> Strike | None:
-        # Mostly one that holds something, stopped first so that it still does; at times anybody, wherever it is.
-        member = scene.client() if scene.rng.random() < AT_RANDOM else scene.stop_client()
+        member = scene.client()
         if member is None:
             return None
         member.kill()
