@@ -50,16 +50,18 @@ def wait_and_be_interrupted(url: str) -> None:
 
 
 def test_ctrl_c_ends_a_wait_and_leaves_no_place_behind(url: str) -> None:
-    with holdfast.connect(url) as locks, Child("tests.process.test_interrupt:wait_and_be_interrupted", url) as child:
-        with locks.lock("k") as held:
-            child.expect("ready")
-            eventually(lambda: locks.inspect("k").waiters, "it did not get in line")
-            began = time.monotonic()
-            child.interrupt()
-            child.expect("interrupted")
-            assert time.monotonic() - began < 1.0
-            assert locks.inspect("k").waiters == ()
-            assert held.valid
+    with holdfast.connect(url) as locks, ExitStack() as stack:
+        held = locks.lock("k").acquire()
+        child = stack.enter_context(Child("tests.process.test_interrupt:wait_and_be_interrupted", url))
+        child.expect("ready")
+        eventually(lambda: locks.inspect("k").waiters, "it did not get in line")
+        began = time.monotonic()
+        child.interrupt()
+        child.expect("interrupted")
+        assert time.monotonic() - began < 1.0
+        assert locks.inspect("k").waiters == ()
+        assert held.valid
+        held.release()
         child.ask()
         assert child.hear()["token"] > held.token
         assert child.ended() == 0, child.complaints

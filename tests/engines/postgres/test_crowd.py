@@ -48,6 +48,7 @@ class Scene:
         monkeypatch.setattr(PostgresTable, "_ask_for_places", noted)
         self.want("first")
         self.wait_for(1)
+        wait_until(lambda: bool(self.table.crowded), WITHIN, "its own client knowing of it")
         (self.crowd,) = self.table.crowded.values()
         assert run(self.crowd.door.take(clock.now() + WITHIN))
 
