@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
+import threading
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from holdfast.verify.crew import Crew
+from holdfast.verify.client import Config
+from holdfast.verify.crew import Crew, Member
 from holdfast.verify.faults.fault import Scene
 from holdfast.verify.servers.process import Server
 from holdfast.verify.target import Target
@@ -108,3 +111,16 @@ def test_a_short_fault_waits_until_somebody_holds_something_but_not_for_ever(tmp
     member.holds = 1
     assert scene.busy()
     assert scene_of(tmp_path, 1, 0.0, Sleeper(0)).busy()
+
+
+def test_what_a_client_said_last_is_heard_although_it_has_ended(tmp_path: Path) -> None:
+    config = Config("c1", 0, "memory://", 1.0, str(tmp_path), ("mutex",), "blocking", 1, "verify")
+    member = Member(config, [], [])
+    member._process = subprocess.Popen(["true"], text=True)
+    member._process.wait()
+    member._reader = threading.Timer(0.2, member.done.set)
+    member._reader.start()
+
+    member.hear_out()
+
+    assert member.done.is_set()

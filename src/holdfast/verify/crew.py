@@ -95,6 +95,11 @@ class Member:
         """Whether its process is there, paused or not."""
         return self._process is not None and self._process.poll() is None
 
+    def hear_out(self) -> None:
+        """Take what one that has ended said last."""
+        if self._reader is not None and not self.running:
+            self._reader.join(READY_WITHIN)
+
     def send(self, number: signal.Signals) -> None:
         """Send it a signal; one that has ended meanwhile is no problem."""
         if self.running and self._ready.is_set():

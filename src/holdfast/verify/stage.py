@@ -162,6 +162,7 @@ class Stage:
                 break
             time.sleep(0.02)
         for member in crew.members:
+            member.hear_out()
             if not member.done.is_set() and member.running:
                 self.done.late.append(member.name)
             elif not member.done.is_set():
