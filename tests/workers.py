@@ -1,9 +1,9 @@
-"""Tests in several processes that have collected them once: `pytest --workers 8`.
+"""Tests in several processes that have collected them once: `pytest --workers 7`.
 
-Those of pytest-xdist each collect all tests again, eight seconds of processor time for each on a machine with two
-processors. Here the process that has collected them forks. Whoever is free takes the next unit: the tests that share a
-server (tests/conftest.py says which), or one test. Reports come back through a pipe and are told as ever. A worker
-that dies costs the tests that it was given: they are reported as failed, never left out.
+Those of pytest-xdist each collect all tests again, which takes six seconds of processor time. Here the process that has
+collected them forks. Whoever is free takes the next unit: the tests that share a server (tests/conftest.py says which),
+or one test. Reports come back through a pipe and are told as ever. A worker that dies costs the tests that it was
+given: they are reported as failed, never left out.
 """
 
 from __future__ import annotations

@@ -52,8 +52,6 @@ class Subject:
     """By how much longer than a short ttl the engine may take to see that a client is dead."""
     like: str | None = None
     """The engine whose scripts it runs, over connections of another kind."""
-    by_turns: bool = False
-    """Whether all tests take long on it, so that `make test` takes each there through one API."""
     ttl: float = 10.0
     """Of a client that asks for no other; short where a holder hears of a break with its next heartbeat."""
     take_away: TakeAway | None = None
@@ -91,7 +89,7 @@ ENGINES = (
     Subject("rediss", rediss, across_processes=True, outage=redis_stands_still, like="redis"),
     Subject("redis+sentinel", sentinel, across_processes=True, outage=redis_stands_still, like="redis"),
     Subject("redis+cluster", cluster, across_processes=True, outage=redis_stands_still, like="redis"),
-    Subject("etcd", etcd, across_processes=True, outage=etcd_stands_still, lag=1.5, by_turns=True),
+    Subject("etcd", etcd, across_processes=True, outage=etcd_stands_still, lag=1.5),
     Subject("holdfast", lock_servers, across_processes=True, outage=lock_server_stands_still),
     Subject(
         "holdfast+cluster",
@@ -102,7 +100,7 @@ ENGINES = (
         lag=SHORTEST_TTL,
         like="holdfast",
     ),
-    Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked, by_turns=True),
+    Subject("postgresql", postgres, across_processes=True, outage=postgres_is_blocked),
     Subject(
         "postgresql?recipe=advisory",
         advisory,
@@ -112,10 +110,9 @@ ENGINES = (
         lag=1.0,
         take_away=advisory_backends_end,
         hang_up=advisory_hangs_up,
-        by_turns=True,
     ),
-    Subject("redlock", redlock, across_processes=True, outage=redis_stands_still, ttl=2.0, by_turns=True),
-    Subject("zookeeper", zookeeper, across_processes=True, outage=zookeeper_stands_still, lag=1.0, by_turns=True),
+    Subject("redlock", redlock, across_processes=True, outage=redis_stands_still, ttl=2.0),
+    Subject("zookeeper", zookeeper, across_processes=True, outage=zookeeper_stands_still, lag=1.0),
 )
 
 DEPLOYMENTS = {"holdfast+cluster": "holdfast", "valkey": "redis"}

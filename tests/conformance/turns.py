@@ -4,8 +4,7 @@ A test that waits for a ttl or for an outage costs a second on each engine and A
 the recipe (written once for both APIs) and in the engine's steps, so `make test` takes a test that is marked `by_turns`
 to every engine and there to one API, half of these tests to each; on the embedded engine to both. Of engines that run
 the scripts of another one, one has its turn, and whatever runs there runs through one API. Which one depends on the
-names alone: it is the same in every run. On engines that take long for everything, all tests are taken in turns: what
-is written once for both APIs is seen through both on the others.
+names alone: it is the same in every run.
 """
 
 from __future__ import annotations
@@ -38,14 +37,9 @@ def take(metafunc: pytest.Metafunc, subjects: Sequence[Subject]) -> None:
     pairs = [
         (each, api)
         for each in subjects
-        for api in (apis_by_turns(test.name, each) if by_turns or (in_turns(each) and not THOROUGH) else APIS)
+        for api in (apis_by_turns(test.name, each) if by_turns or (each.like and not THOROUGH) else APIS)
     ]
     metafunc.parametrize("subject, api", pairs, ids=[f"{each.name}-{api.name}" for each, api in pairs], indirect=True)
-
-
-def in_turns(subject: Subject) -> bool:
-    """Whether each test comes through one API to it."""
-    return subject.by_turns or subject.like is not None
 
 
 def subjects_by_turns(test: str, subjects: Sequence[Subject]) -> list[Subject]:
