@@ -80,7 +80,8 @@ class Prepared:
 
     def fits(self, args: object, env: dict[str, str] | None) -> bool:
         """Whether it can run this."""
-        named = isinstance(args, list | tuple) and tuple(args[:3]) in {(sys.executable, "-m", each) for each in PROGRAMS}
+        known = {(sys.executable, "-m", program) for program in PROGRAMS}
+        named = isinstance(args, list | tuple) and tuple(args[:3]) in known
         return named and read_by_python(dict(os.environ) if env is None else env) == self._env
 
     def start(self, order: Order, pipes: list[int]) -> int:
