@@ -62,6 +62,7 @@ def test_a_shortcut_is_the_step_that_it_stands_for(steps: list[tuple[Any, int]])
         assert found == (expected.reply, expected.changes)
         for part in ("rows", "alone", "counters", "mortal", "claims_of", "by_session", "waiting_of", "under"):
             assert getattr(short, part) == getattr(plain, part), part
+        assert [*short.directory.since(("", ""))] == [*plain.directory.since(("", ""))]
 
 
 def test_a_plain_pair_takes_both_of_them() -> None:

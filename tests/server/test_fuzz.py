@@ -43,6 +43,12 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(edges)]
 
 
+def spoilt(given: tuple[bytes, int, bytes]) -> bytes:
+    """Bytes with something put over them."""
+    data, at, piece = given
+    return data[:at] + piece + data[at + len(piece) :]
+
+
 def read(chunks: list[bytes]) -> tuple[list[list[bytes]], str | None]:
     reader = FrameReader(MOST)
     frames: list[list[bytes]] = []
@@ -60,6 +66,31 @@ def read(chunks: list[bytes]) -> tuple[list[list[bytes]], str | None]:
 @given(streams, cuts)
 def test_bytes_mean_the_same_however_they_are_cut(data: bytes, at: list[int]) -> None:
     assert read(cut(data, at)) == read([data])
+
+
+singles = st.lists(st.binary(max_size=20), max_size=5).map(tuple).map(pack)
+
+
+@quick
+@given(st.one_of(streams, singles, st.tuples(singles, st.integers(0, 60), pieces).map(spoilt)))
+def test_what_is_taken_as_a_single_request_is_one(data: bytes) -> None:
+    reader = FrameReader(MOST)
+    frame = reader.single(data)
+
+    assert reader.size == 0
+    if frame is not None:
+        assert reader.feed(data) == [frame]
+        assert reader.error is None
+        assert reader.size == 0
+
+
+def test_nearly_every_request_is_taken_as_a_single_one() -> None:
+    frame = [b"HF.ACQUIRE", b"s-1", b"a", b"WAIT", b"0"]
+    reader = FrameReader(MOST)
+
+    assert reader.single(pack(tuple(frame))) == frame
+    assert reader.feed(b"*1\r\n$4\r\nPI") == []
+    assert reader.single(b"NG\r\n") is None
 
 
 @quick

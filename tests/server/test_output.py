@@ -35,7 +35,7 @@ async def inside(store: GatedStore) -> AsyncIterator[Inside]:
 
 def said(client: Client) -> int:
     """Bytes that wait for their batch."""
-    return client.connection._size + sum(client.connection._sizes)
+    return client.connection.unsaid
 
 
 @pytest.mark.parametrize("count", [200, 1000])

@@ -1,4 +1,4 @@
-"""A reload never opens the sockets that are there to everybody."""
+"""A reload: what counts from then on, and that it never opens the sockets that are there to everybody."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 
 from holdfast.server import passwords
 from holdfast.server.addresses import Address
+from holdfast.server.limits import Limits
 from holdfast.server.process import Process
 from holdfast.server.settings import Settings
 from holdfast.server.tls import TlsFiles
 from holdfast.server.users import User, Users
+from holdfast.server.wire_error import WireError
 from tests.servers.certificates import Authority
 from tests.servers.lock_server import CHEAP
 
@@ -58,3 +60,15 @@ async def test_other_users_are_taken_over() -> None:
     others = Users({"bob": User("bob", passwords.protect("other", CHEAP))})
 
     assert reload(PUBLIC, replace(PUBLIC, users=others)).service.users is others
+
+
+async def test_a_lower_limit_counts_for_words_that_were_taken_before() -> None:
+    running = Settings(listen=(Address("127.0.0.1", 0),), store="memory://")
+    process = Process(running, lambda: replace(running, limits=Limits(text=10)))
+    frame = [b"HF.ACQUIRE", b"s-1", b"a", b"NOTE", b"twenty letters, no less"]
+
+    assert process.service.terms.acquire(frame).note == "twenty letters, no less"
+    process.reload()
+    with pytest.raises(WireError, match="limit text is 10"):
+        process.service.terms.acquire(frame)
+    process.logins.close()

@@ -32,8 +32,8 @@ takes as long as a third of everything else until a client is connected."""
 EXTRAS = {"rediss": "redis", "redlock": "redis"}
 """Schemes whose driver comes with the extra of another."""
 PACKAGES = {
-    "google": "etcd", "hiredis": "holdfast", "hpack": "etcd", "kazoo": "zookeeper", "prometheus_client": "server",
-    "psycopg": "postgresql", "redis": "redis", "uvloop": "server",
+    "google": "etcd", "hiredis": "holdfast", "hpack": "etcd", "kazoo": "zookeeper", "orjson": "server",
+    "prometheus_client": "server", "psycopg": "postgresql", "redis": "redis", "uvloop": "server",
 }  # fmt: skip
 """Packages that a part of Holdfast imports, and the extra that brings each."""
 LENDERS = "holdfast.lenders"

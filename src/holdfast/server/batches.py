@@ -25,8 +25,8 @@ MOST_LAZY = 1_000
 QUICK = 0.001
 """Seconds that a commit takes where it is worth while to make two of one."""
 
-Parcel = tuple["Connection", list[bytes], int]
-"""Output for one connection, and how many replies are in it."""
+Parcel = tuple["Connection", bytes, int]
+"""Something to be said on a connection, and how many replies it is: one, or none."""
 FULL = resp.error("HFFULL", "the disk is full: nothing of this was kept, try again later")
 
 
@@ -49,8 +49,8 @@ class Batches:
         """What to do beside the table if `changes` are not kept, in order."""
         self.urgent = False
         """Whether somebody waits for `changes` to be kept; heartbeats alone do not."""
-        self.speakers: list[Connection] = []
-        """Connections with output that was not let out yet, in this batch."""
+        self.output: list[Parcel] = []
+        """What was said since the last commit began, in order."""
         self.observers: list[asyncio.Future[bool]] = []
         """Others who wait for this batch: True if it was kept."""
         self.idle = asyncio.Event()
@@ -63,7 +63,7 @@ class Batches:
         self._due = False
         self._task: asyncio.Task[None] | None = None
         self._expected, self._patient_until = 0, 0.0
-        """How many speakers the next commit waits for, and until when."""
+        """How much is said before the next commit begins, and until when it waits for that."""
         self._company: asyncio.Future[None] | None = None
         """Done when they are there, if somebody waits for that."""
 
@@ -76,14 +76,14 @@ class Batches:
     def _turn_over(self) -> None:
         self._due = False
         if self._task is not None:
-            if self._company is not None and len(self.speakers) >= self._expected:
+            if self._company is not None and len(self.output) >= self._expected:
                 arrived(self._company)
             return
         if self.urgent or len(self.changes) > MOST_LAZY:
             self.urgent = True
             self.idle.clear()
             self._task = self.loop.create_task(self._commit())
-        elif self.speakers or self.observers:
+        elif self.output or self.observers:
             self.let_out(*self.take())
 
     async def _commit(self) -> None:
@@ -95,12 +95,12 @@ class Batches:
                     break  # all of it was abandoned meanwhile
                 changes, self.changes, self.urgent = self.changes, [], False
                 undo, self.undo = self.undo, []
-                parcels, observers = self.take()
+                output, observers = self.take()
                 began = clock.now()
                 try:
                     await self.store.keep(changes)
                 except StoreFull as error:
-                    self.refuse(parcels, observers)
+                    self.refuse(output, observers)
                     undo += self.undo
                     self.undo = []
                     self._refused(error)
@@ -108,8 +108,8 @@ class Batches:
                         each()
                     continue
                 self._took(clock.now() - began, len(changes))
-                self._expected = len(parcels) + len(self.speakers)
-                self.let_out(parcels, observers)
+                self._expected = len(output) + len(self.output)
+                self.let_out(output, observers)
                 # From now on: to let out very many answers takes as long as the patience lasts.
                 self._patient_until = clock.now() + min(self.store.patience, self._pace / 2)
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
@@ -131,7 +131,7 @@ class Batches:
         commits, each half as large.
         """
         left = self._patient_until - clock.now()
-        if left <= 0 or len(self.speakers) >= self._expected:
+        if left <= 0 or len(self.output) >= self._expected:
             return
         self._company = self.loop.create_future()
         timer = self.loop.call_later(left, arrived, self._company)
@@ -145,27 +145,27 @@ class Batches:
         self.quick = self._pace < QUICK
 
     def take(self) -> tuple[list[Parcel], list[asyncio.Future[bool]]]:
-        """What has been gathered for each connection, and who else waits for it."""
-        speakers, self.speakers = self.speakers, []
+        """What has been gathered, and who else waits for it."""
+        output, self.output = self.output, []
         observers, self.observers = self.observers, []
-        return [(speaker, *speaker.take()) for speaker in speakers], observers
+        return output, observers
 
-    def let_out(self, parcels: list[Parcel], observers: list[asyncio.Future[bool]]) -> None:
+    def let_out(self, output: list[Parcel], observers: list[asyncio.Future[bool]]) -> None:
         if not self.store.may_answer():
             disappoint(observers)
             self._broken(Deposed(self.store.address, "its lease has run out"))
             return
-        for connection, output, replies in parcels:
-            connection.write(output, replies)
+        for connection, data, replies in output:
+            connection.let_out(data, replies)
         for observer in observers:
             if not observer.done():
                 observer.set_result(True)
 
-    def refuse(self, parcels: list[Parcel], observers: list[asyncio.Future[bool]]) -> None:
+    def refuse(self, output: list[Parcel], observers: list[asyncio.Future[bool]]) -> None:
         """Nothing of it was kept: those of this batch are told, and those who have seen its changes since."""
         since, also = self.take()
-        for connection, _, replies in [*parcels, *since]:
-            connection.write_refusals(FULL, replies)
+        for connection, data, replies in [*output, *since]:
+            connection.let_out(data, replies, FULL)
         disappoint([*observers, *also])
         self.changes, self.urgent = [], False
 
@@ -185,12 +185,12 @@ class Batches:
     async def finish(self) -> None:
         """Bring everything to the store that was gathered, heartbeats too, and let it out."""
         self._expected = 0
-        while self.changes or self.speakers or self._task is not None:
+        while self.changes or self.output or self._task is not None:
             self.urgent = self.urgent or bool(self.changes)
             self.gather()
             await asyncio.sleep(0)
             await self.idle.wait()
-            if not self.changes and not self.speakers and self._task is None:
+            if not self.changes and not self.output and self._task is None:
                 break
 
 

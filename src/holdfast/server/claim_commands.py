@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.core.table import commands
-from holdfast.model import Claim, Gone, Granted, Mode, Place
+from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.server import answers, grammar
 from holdfast.server.frames import Frame
 from holdfast.server.resp import OK
@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("holdfast.server")
 
-CLAIM: grammar.Options = {
-    b"KIND": ("kind", grammar.kind),
-    b"OWNER": ("owner", grammar.text),
-    b"SHARED": ("shared", None),
-    b"SUBTREE": ("subtree", None),
-    b"LIMIT": ("limit", grammar.permits),
-    b"REENTRANT": ("reentrant", None),
-    b"MAXHOLD": ("max_hold", grammar.lasting),
-    b"NOTE": ("note", grammar.text),
-    b"THREAD": ("thread", grammar.text),
-}
-ACQUIRE: grammar.Options = {
-    **CLAIM,
-    b"WAIT": ("wait", grammar.milliseconds),
-    b"BLOCK": ("block", None),
-}
 UNANSWERED: grammar.Options = {b"UNANSWERED": ("unanswered", None)}
 
 
@@ -61,25 +45,6 @@ def new_claim(connection: Connection, raw: bytes) -> tuple[str, str, str | None]
     return chosen, connection.session, chosen
 
 
-def owner_of(session: str, told: str) -> str:
-    """Who holds. Session ids are public: without its own before it, one could name another's owner and enter again."""
-    return told if told == session or told.startswith(f"{session}/") else f"{session}/{told}"
-
-
-def claim_of(id_: str, session: str, name: str, options: dict[str, Any], waits: bool) -> Claim:
-    """The claim that a request describes."""
-    get = options.get
-    limit = get("limit", 0)
-    if limit and ("shared" in options or "subtree" in options):
-        raise WireError("ERR", "a semaphore is neither SHARED nor SUBTREE")
-    kind = get("kind") or (grammar.SEMAPHORE if limit else grammar.LOCK)
-    mode: Mode = "shared" if "shared" in options else "exclusive"
-    return Claim(
-        id_, session, owner_of(session, get("owner", session)), kind, name, mode, "subtree" in options, limit,
-        waits, "reentrant" in options, get("max_hold"), get("note", ""), get("thread", ""),
-    )  # fmt: skip
-
-
 def asked(claim: Claim) -> tuple[object, ...]:
     """What a repeat of a claim has in common with it."""
     return claim.kind, claim.name, claim.mode, claim.subtree, claim.limit
@@ -95,15 +60,17 @@ def admit(service: Service, claim: Claim) -> None:
             f"claim {claim.id!r} is on {known.claim.name!r} ({known.claim.kind}) already: another lock, or another "
             "way to hold it, needs a claim id of its own",
         )
-    if len(table.rows) + table.stones >= limits.claims and known is None:
-        raise LimitReached("claims", limits.claims, "others have to release some first")
-    mine, stones = table.by_session.get(claim.session, ()), table.tombstones.get(claim.session, ())
     # What was taken away is remembered until it is released or left, so it has to count like what is held.
-    full = len(mine) + len(stones) >= limits.claims_per_session
-    if full and claim.id not in mine and claim.id not in stones:
-        raise LimitReached(
-            "claims_per_session", limits.claims_per_session, "release or leave some first, also those that are gone"
-        )
+    everybodys = len(table.rows) + table.stones
+    if everybodys >= limits.claims and known is None:
+        raise LimitReached("claims", limits.claims, "others have to release some first")
+    if everybodys >= limits.claims_per_session:
+        mine, stones = table.by_session.get(claim.session, ()), table.tombstones.get(claim.session, ())
+        full = len(mine) + len(stones) >= limits.claims_per_session
+        if full and claim.id not in mine and claim.id not in stones:
+            raise LimitReached(
+                "claims_per_session", limits.claims_per_session, "release or leave some first, also those that are gone"
+            )
     line = table.lines.get((claim.kind, claim.name))
     if line is not None and claim.waits and len(line.queue) >= limits.waiters_per_lock and claim.id not in line.queue:
         raise LimitReached("waiters_per_lock", limits.waiters_per_lock, "try again later, or with WAIT 0")
@@ -118,9 +85,8 @@ def acquire(connection: Connection, frame: Frame) -> bytes | None:
     name = grammar.name(frame[2])
     if not name.startswith(connection.user.holds):
         raise WireError("NOPERM", f"no right to hold {name!r}")
-    options = grammar.options(frame, 3, ACQUIRE, service.limits)
-    wait = options.get("wait")
-    claim = claim_of(id_, session, name, options, wait != 0)
+    terms = service.terms.acquire(frame)
+    claim = terms.claim(id_, session, name)
     service.need_room()
     admit(service, claim)
     reply = service.enter(claim)
@@ -133,9 +99,8 @@ def acquire(connection: Connection, frame: Frame) -> bytes | None:
             return connection.resp.granted % reply.token
     elif type(reply) is Place:
         tally.queued += 1
-        blocks = "block" in options
-        service.waits.begin(id_, service.now, wait, connection if blocks else None)
-        if blocks:
+        service.waits.begin(id_, service.now, terms.wait, connection if terms.blocks else None)
+        if terms.blocks:
             connection.chosen = chosen
             connection.hold()
             return None
@@ -164,9 +129,12 @@ def release(connection: Connection, frame: Frame) -> bytes:
     if len(frame) != 2:
         grammar.expect(frame, 2, 2)
     service = connection.service
-    id_, session = own_claim(connection, frame[1])
-    row = service.table.rows.get(id_)
-    reply = service.release(Claim(id_, session, "", "", "") if row is None else row.claim, row)
+    row = service.table.rows.get(frame[1].decode())
+    if row is None or row.claim.session != connection.session or connection.side:
+        id_, session = own_claim(connection, frame[1])
+        reply = service.step(commands.Release(Claim(id_, session, "", "", "")))
+    else:
+        reply = service.release(row)
     if type(reply) is Gone:
         return answers.encode(reply, connection.resp, connection.user)
     if row is not None:
@@ -223,8 +191,7 @@ def adopt(connection: Connection, frame: Frame) -> bytes:
     ticket, name = grammar.ticket(frame[3]), grammar.name(frame[4])
     if not name.startswith(connection.user.holds):
         raise WireError("NOPERM", f"no right to hold {name!r}")
-    options = grammar.options(frame, 5, CLAIM, service.limits)
-    claim = claim_of(id_, session, name, options, True)
+    claim = service.terms.read(frame, 5).claim(id_, session, name)
     service.need_room()
     admit(service, claim)
     reply = service.step(commands.Adopt(claim, frame[2].decode(), ticket))

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import orjson
+
 from holdfast.core.table import Dictionary
 from holdfast.core.table import changes as ch
 from holdfast.core.table.rows import Cell, Letter, Row, Session, Tombstone, Watch
@@ -77,11 +79,11 @@ def records(changes: Iterable[ch.Change]) -> list[Record]:
         if isinstance(change, ch.PutRow):
             row = change.row
             found.append(("R", _claim(row[0]), *row[1:]))
-        elif isinstance(change, ch.PutCounter):
-            counters[change.bucket] = change.last
         elif isinstance(change, ch.DropRow):
             row = change.row
             found.append(("r", row[0].id, row[1]))
+        elif isinstance(change, ch.PutCounter):
+            counters[change[0]] = change[1]
         else:
             found.append(_RECORDS[type(change)](change))
     found += [("N", *counter) for counter in counters.items()]
@@ -151,13 +153,20 @@ def whole(table: Dictionary) -> Iterator[ch.Change]:
 
 
 def dump(value: Any) -> bytes:
-    """Plain data as bytes."""
-    # A note may hold half of a surrogate pair: any text that Python can hold comes back as it was.
-    return _json(value).encode("utf-8", "surrogatepass")
+    """Plain data as bytes. Numbers in it are finite."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        # A note may hold half of a surrogate pair: any text that Python can hold comes back as it was.
+        return _json(value).encode("utf-8", "surrogatepass")
 
 
 def parse(body: bytes) -> Any:
     """What `dump` was given, tuples as lists."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass  # unless it is text as above
     try:
         return json.loads(body.decode("utf-8", "surrogatepass"))
     except ValueError as error:

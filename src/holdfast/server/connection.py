@@ -69,15 +69,8 @@ class Connection(asyncio.Protocol):
         self._working = False
         self._reading = True
         self._choked = False
-        self._out: list[bytes] = []
-        self._replies = 0
-        self._under_way = 0
-        self._size = 0
-        """Bytes of `_out`."""
-        self._sizes: deque[int] = deque()
-        """Bytes of what was taken and waits for its batch."""
-        self._taken = 0
-        """The sum of them."""
+        self._owed = self.unsaid = 0
+        """Replies that are not let out yet, and bytes of all that is not."""
 
     # From the transport
 
@@ -102,10 +95,22 @@ class Connection(asyncio.Protocol):
         self.commands.greet(self, transport.get_extra_info("ssl_object"))
 
     def data_received(self, data: bytes) -> None:
+        service = self.service
+        self.heard = service.loop.time()
+        # Most requests come by themselves, when all before them are answered: nobody could be made to wait by them.
+        if not self._owed and self._reading and not self.closing:
+            frame = self._reader.single(data)
+            if frame is not None:
+                service.begin_turn()
+                self._carry_out(frame)
+                return
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        """Take requests, or pieces of them."""
         reader, service = self._reader, self.service
         if self.closing or reader.error is not None:
             return
-        self.heard = service.loop.time()
         frames = reader.feed(data)
         if self._unfinished != reader.size:
             self._count_unfinished(reader.size)
@@ -114,12 +119,6 @@ class Connection(asyncio.Protocol):
         if self._backlog or self.held or reader.more or len(frames) > self._at_once() or self._busy():
             self._backlog += frames
             self._work()
-        elif len(frames) == 1:
-            # Most come by themselves: there is nobody who could be made to wait.
-            service.begin_turn()
-            self._carry_out(frames[0])
-            if self.held:
-                self._steer()
         else:
             service.begin_turn()
             self.spent = False
@@ -194,11 +193,9 @@ class Connection(asyncio.Protocol):
         """Run one request. Whatever it is, it gets one reply, now or later."""
         reply = self.commands.carry_out(self, frame)
         if reply is not None:
-            if not self._out:
-                self.service.batches.speakers.append(self)
-            self._out.append(reply)
-            self._size += len(reply)
-            self._replies += 1
+            self._owed += 1
+            self.unsaid += len(reply)
+            self.service.batches.output.append((self, reply, 1))
 
     def _at_once(self) -> int:
         return FRAMES_A_SHORT_TURN if self.service.batches.quick else FRAMES_A_TURN
@@ -210,21 +207,17 @@ class Connection(asyncio.Protocol):
         much at once is slowed down, not closed.
         """
         limits = self.service.limits
-        return (
-            self._choked
-            or self._under_way + self._replies >= limits.pipeline
-            or self._size + self._taken >= limits.output // 4
-        )
+        return self._choked or self._owed >= limits.pipeline or self.unsaid >= limits.output // 4
 
     def hold(self) -> None:
         """Later requests wait until `answer` is called."""
         self.held = True
+        self._steer()
 
     def answer(self, reply: bytes) -> None:
         """The reply that was held back."""
         self.held, self.waits_for = False, None
-        self._say(reply)
-        self._replies += 1
+        self._say(reply, 1)
         self.service.batches.gather()
         self._soon()
 
@@ -257,11 +250,11 @@ class Connection(asyncio.Protocol):
 
     # Output
 
-    def _say(self, data: bytes) -> None:
-        if not self._out:
-            self.service.batches.speakers.append(self)
-        self._out.append(data)
-        self._size += len(data)
+    def _say(self, data: bytes, replies: int = 0) -> None:
+        """Say something with this batch; whether it is a reply counts if the batch is refused."""
+        self._owed += replies
+        self.unsaid += len(data)
+        self.service.batches.output.append((self, data, replies))
 
     def push(self, *parts: Any) -> None:
         """Tell the client something that it did not ask for now, if it can take that."""
@@ -269,24 +262,17 @@ class Connection(asyncio.Protocol):
             self._say(RESP3.push(*parts))
             self.service.batches.gather()
 
-    def take(self) -> tuple[list[bytes], int]:
-        """What was said in this batch, and how many replies of it are owed."""
-        taken = self._out, self._replies
-        self._under_way += self._replies
-        self._sizes.append(self._size)
-        self._taken += self._size
-        self._out, self._replies, self._size = [], 0, 0
-        return taken
-
-    def write(self, output: list[bytes], replies: int) -> None:
-        """Let output out: what it tells of is kept."""
-        self._under_way -= replies
-        self._taken -= self._sizes.popleft()
+    def let_out(self, data: bytes, replies: int, refusal: bytes | None = None) -> None:
+        """Let out what was said: what it tells of is kept. If it is not, a refusal takes the place of a reply."""
+        self._owed -= replies
+        self.unsaid -= len(data)
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        transport.write(output[0] if len(output) == 1 else b"".join(output))
-        if self.closing and not self._out and not self._under_way:
+        transport.write(data if refusal is None else refusal * replies)
+        if self._reading and not self.closing:
+            return
+        if self.closing and not self.unsaid:
             transport.close()
         elif self._choked:
             if transport.get_write_buffer_size() > self.service.limits.output:
@@ -295,10 +281,6 @@ class Connection(asyncio.Protocol):
         elif not self._reading:
             self._steer()
 
-    def write_refusals(self, refusal: bytes, replies: int) -> None:
-        """Tell the client that the last requests were not carried out after all."""
-        self.write([refusal * replies], replies)
-
     def close_after_output(self) -> None:
         """Take no more requests; close when what is still to be said was said."""
         if self.closing:
@@ -306,7 +288,7 @@ class Connection(asyncio.Protocol):
         self.closing = True
         self.closed_at = self.service.loop.time()
         self._backlog.clear()
-        if not self._out and not self._under_way and self._transport is not None:
+        if not self.unsaid and self._transport is not None:
             self._transport.close()
         self.service.batches.gather()
 

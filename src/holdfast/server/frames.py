@@ -19,6 +19,9 @@ HTTP = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIO
 """How a line of HTTP begins, other than with `Host:`. No command may have one of these names."""
 
 _COUNTS = {b"*%d" % count: count for count in range(1, MOST_ARGUMENTS + 1)}
+_PARTS = {header: 2 * count + 2 for header, count in _COUNTS.items()}
+"""How many parts a request is split into that begins so, with an empty one after it."""
+_MOST_PARTS_OF_ONE = max(_PARTS.values())
 _LENGTHS = [b"$%d" % length for length in range(1024)]
 _length = _LENGTHS.__getitem__
 
@@ -55,6 +58,22 @@ class FrameReader:
     def size(self) -> int:
         """Bytes that were not given as requests yet."""
         return len(self._rest)
+
+    def single(self, data: bytes) -> Frame | None:
+        """The request that `data` is, if it is just one, of short arguments without line ends in them.
+
+        None if it is anything else: then it has not been taken.
+        """
+        if self._rest or len(data) > self.most or self.error is not None:
+            return None
+        parts = data.split(b"\r\n", _MOST_PARTS_OF_ONE)
+        if len(parts) != _PARTS.get(parts[0]) or parts[-1]:
+            return None
+        arguments = parts[2::2]
+        try:
+            return arguments if [*map(_length, map(len, arguments))] == parts[1:-1:2] else None
+        except IndexError:
+            return None
 
     def feed(self, data: bytes) -> list[Frame]:
         """The requests that are complete now; the first of them, if they are many."""
@@ -131,9 +150,6 @@ def _split(data: bytes) -> tuple[list[Frame], bytes] | None:
             arguments = parts[at + 2 : end : 2]
             if list(map(_length, map(len, arguments))) != parts[at + 1 : end : 2] or end > last:
                 return None
-            if end == last and not at:
-                # Most come by themselves.
-                return [arguments], b""
             frames.append(arguments)
             at = end
     except LookupError:

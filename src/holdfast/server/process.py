@@ -236,7 +236,7 @@ class Process:
         for name in changed:
             log.warning("a changed setting needs a restart", extra={"setting": name})
         logs.set_up(new.log_format, new.log_level)
-        self.service.limits, self.service.users = new.limits, new.users
+        self.service.set_rules(new.limits, new.users)
         for one in list(self.service.connections):
             one.bound_frames()
             if one.allowed is self.commands.before_login and new.users.required:

@@ -30,6 +30,7 @@ from holdfast.server.openers import Openers
 from holdfast.server.resp import OVER
 from holdfast.server.store import Store, StoreFull
 from holdfast.server.tally import Tally
+from holdfast.server.terms import TermsReader
 from holdfast.server.users import User, Users
 from holdfast.server.waits import Waits
 from holdfast.server.wire_error import WireError, may_not_read
@@ -83,7 +84,8 @@ class Service:
         about: About,
         broken: Callable[[Exception], None],
     ) -> None:
-        self.store, self.loop, self.limits, self.users = store, loop, limits, users
+        self.store, self.loop = store, loop
+        self.set_rules(limits, users)
         self.about, self._broken = about, broken
         self.started = time.monotonic()
         self.tally = Tally()
@@ -99,11 +101,16 @@ class Service:
         """This server's part in a cluster, if there is one."""
         self.alone: asyncio.Event | None = None
         """Set, where somebody waits for it, when the last connection has ended."""
-        self.now = self.wall = 0.0
+        self.now = 0.0
         self._alarm: asyncio.TimerHandle | None = None
         self.elsewhere: WireError | None = NOBODY_LEADS
         """Why this server carries out no commands about locks; None while it does."""
         self._use(Dictionary())
+
+    def set_rules(self, limits: Limits, users: Users) -> None:
+        """Let these count from now on."""
+        self.limits, self.users = limits, users
+        self.terms = TermsReader(limits)
 
     def begin(self) -> None:
         """Load the table, and carry out commands from now on."""
@@ -196,17 +203,17 @@ class Service:
     def begin_turn(self) -> float:
         """The time for the commands that come now. Whoever has died is taken out first, in the same batch:
         nobody is granted what a dead one held while the store could still bring it back to life."""
-        self.now, self.wall = self.store.now(), self.time_of_day()
+        self.now = now = self.store.now()
         self.batches.gather()
         # One that stops has nothing to give to others, and may have given back its right to write.
-        if self.now >= self.deaths.due and not self.stopping:
+        if now >= self.deaths.due and not self.stopping:
             try:
                 self.sweep()
             except Exception as error:
                 # Nobody's request: it would fail again with every turn, and the dead would hold their locks.
                 self._broken(error)
                 raise
-        return self.now
+        return now
 
     def sweep(self) -> None:
         """Clear away a bounded number of the dead."""
@@ -264,11 +271,11 @@ class Service:
         self.batches.urgent = True
         return reply
 
-    def release(self, claim: Claim, row: Row | None) -> Any:
-        """The same for a release; `row` is the claim in the table, if it is there."""
-        changes = None if row is None else shortcuts.give_back(self.table, row, self.now)
+    def release(self, row: Row) -> Any:
+        """The same for a release."""
+        changes = shortcuts.give_back(self.table, row, self.now)
         if changes is None:
-            return self.step(commands.Release(claim))
+            return self.step(commands.Release(row.claim))
         self.batches.changes += changes
         self.batches.urgent = True
         return DONE
@@ -281,7 +288,7 @@ class Service:
         """Drive a step of the table. If it fails half-way, store and table still agree on what was done."""
         now = self.now
         put = self.table.put
-        step, generator = begin(command, now, self.wall)
+        step, generator = begin(command, now, self.time_of_day())
         changes = step.changes
         done = 0
         try:
@@ -349,7 +356,7 @@ class Service:
             row = self.table.rows[subject]
             self.expect_death(row.dies_at)
             self.tally.granted_from_line(self.waits.since(subject), self.now)
-            reply = granted(Step(self.now, self.wall, 1), row)
+            reply = granted(Step(self.now, self.time_of_day(), 1), row)
             if blocked is not None:
                 blocked.answer(answers.encode(reply, blocked.resp, blocked.user, blocked.chosen))
             else:

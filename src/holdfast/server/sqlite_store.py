@@ -366,6 +366,8 @@ class SqliteStore:
 
     def has_room(self) -> bool:
         """Whether new claims may be written."""
+        if not self._ballast.short_of_room:
+            return True
         try:
             return self._ballast.has_room()
         except OSError as error:

@@ -1,0 +1,102 @@
+"""What a request says of its claim beside id and name: the same words come with nearly every request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.model import Claim, Mode
+from holdfast.server import grammar
+from holdfast.server.frames import Frame
+from holdfast.server.limits import Limits
+from holdfast.server.wire_error import WireError
+
+CLAIM: grammar.Options = {
+    b"KIND": ("kind", grammar.kind),
+    b"OWNER": ("owner", grammar.text),
+    b"SHARED": ("shared", None),
+    b"SUBTREE": ("subtree", None),
+    b"LIMIT": ("limit", grammar.permits),
+    b"REENTRANT": ("reentrant", None),
+    b"MAXHOLD": ("max_hold", grammar.lasting),
+    b"NOTE": ("note", grammar.text),
+    b"THREAD": ("thread", grammar.text),
+}
+ACQUIRE: grammar.Options = {
+    **CLAIM,
+    b"WAIT": ("wait", grammar.milliseconds),
+    b"BLOCK": ("block", None),
+}
+MOST_KNOWN = 1_000
+
+
+class Terms(NamedTuple):
+    """How a claim is to be held, and what its request waits for."""
+
+    owner: str | None
+    kind: str
+    mode: Mode
+    subtree: bool
+    limit: int
+    reentrant: bool
+    max_hold: float | None
+    note: str
+    thread: str
+    wait: float | None
+    """For how long it may stand in line, in seconds; None: as long as it takes."""
+    blocks: bool
+    """Whether the reply comes when that is decided."""
+
+    def claim(self, id_: str, session: str, name: str) -> Claim:
+        """The claim of a session on these terms."""
+        told, kind, mode, subtree, limit, reentrant, max_hold, note, thread, wait, _ = self
+        owner = session if told is None else owner_of(session, told)
+        waits = wait != 0
+        return Claim(
+            id_, session, owner, kind, name, mode, subtree, limit, waits, reentrant, max_hold, note, thread
+        )  # fmt: skip
+
+
+def owner_of(session: str, told: str) -> str:
+    """Who holds. Session ids are public: without its own before it, one could name another's owner and enter again."""
+    return told if told == session or told.startswith(f"{session}/") else f"{session}/{told}"
+
+
+class TermsReader:
+    """Reads terms, and remembers those that were read lately."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._known: dict[Sequence[bytes], Terms] = {}
+
+    def acquire(self, frame: Frame) -> Terms:
+        """Those of an HF.ACQUIRE."""
+        words = tuple(frame[3:])
+        terms = self._known.get(words)
+        if terms is None:
+            terms = self.read(frame, 3, ACQUIRE)
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[words] = terms
+        return terms
+
+    def read(self, frame: Frame, start: int, options: grammar.Options = CLAIM) -> Terms:
+        """Those that a request names from `start` on."""
+        found = grammar.options(frame, start, options, self.limits)
+        get = found.get
+        limit = get("limit", 0)
+        if limit and ("shared" in found or "subtree" in found):
+            raise WireError("ERR", "a semaphore is neither SHARED nor SUBTREE")
+        return Terms(
+            owner=get("owner"),
+            kind=get("kind") or (grammar.SEMAPHORE if limit else grammar.LOCK),
+            mode="shared" if "shared" in found else "exclusive",
+            subtree="subtree" in found,
+            limit=limit,
+            reentrant="reentrant" in found,
+            max_hold=get("max_hold"),
+            note=get("note", ""),
+            thread=get("thread", ""),
+            wait=get("wait"),
+            blocks="block" in found,
+        )
