@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.table.changes import Change
 from holdfast.runtime import clock
@@ -28,6 +29,16 @@ QUICK = 0.001
 Parcel = tuple["Connection", bytes, int]
 """Something to be said on a connection, and how many replies it is: one, or none."""
 FULL = resp.error("HFFULL", "the disk is full: nothing of this was kept, try again later")
+
+
+class Batch(NamedTuple):
+    """What is kept together, or not at all."""
+
+    changes: list[Change]
+    undo: list[Callable[[], None]]
+    output: list[Parcel]
+    observers: list[asyncio.Future[bool]]
+    began: float
 
 
 class Batches:
@@ -61,11 +72,10 @@ class Batches:
         self._pace = 0.0
         """How long the last commits took, in seconds."""
         self._due = False
-        self._task: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Future[None] | None = None
         self._expected, self._patient_until = 0, 0.0
         """How much is said before the next commit begins, and until when it waits for that."""
-        self._company: asyncio.Future[None] | None = None
-        """Done when they are there, if somebody waits for that."""
+        self._timer: asyncio.TimerHandle | None = None
 
     def gather(self) -> None:
         """Something is about to happen: see to it after this turn of the loop."""
@@ -75,69 +85,77 @@ class Batches:
 
     def _turn_over(self) -> None:
         self._due = False
-        if self._task is not None:
-            if self._company is not None and len(self.output) >= self._expected:
-                arrived(self._company)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin the next commit, unless one is under way or it is better to wait for company."""
+        if self._keeping is not None:
             return
         if self.urgent or len(self.changes) > MOST_LAZY:
             self.urgent = True
             self.idle.clear()
-            self._task = self.loop.create_task(self._commit())
-        elif self.output or self.observers:
+            if not self._waits_for_company():
+                self._begin()
+            return
+        self.idle.set()
+        if self.output or self.observers:
             self.let_out(*self.take())
 
-    async def _commit(self) -> None:
-        observers: list[asyncio.Future[bool]] = []
+    def _waits_for_company(self) -> bool:
+        """Whether to wait a little for those who were just answered: most ask again at once; one commit does for all.
+
+        Otherwise those who came during a commit and those who were answered by it take turns for ever: twice as many
+        commits, each half as large, or one large and one small.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        left = self._patient_until - clock.now()
+        if left <= 0 or len(self.output) >= self._expected:
+            return False
+        self._timer = self.loop.call_later(left, self._go_on)
+        return True
+
+    def _begin(self) -> None:
+        changes, self.changes, self.urgent = self.changes, [], False
+        undo, self.undo = self.undo, []
+        batch = Batch(changes, undo, *self.take(), clock.now())
+        self._keeping = asyncio.ensure_future(self.store.keep(changes), loop=self.loop)
+        self._keeping.add_done_callback(partial(self._over, batch))
+
+    def _over(self, batch: Batch, keeping: asyncio.Future[None]) -> None:
+        self._keeping = None
+        if keeping.cancelled():
+            self.idle.set()
+            return  # as the loop ends
         try:
-            while self.urgent:
-                await self._wait_for_company()
-                if not self.urgent:
-                    break  # all of it was abandoned meanwhile
-                changes, self.changes, self.urgent = self.changes, [], False
-                undo, self.undo = self.undo, []
-                output, observers = self.take()
-                began = clock.now()
-                try:
-                    await self.store.keep(changes)
-                except StoreFull as error:
-                    self.refuse(output, observers)
-                    undo += self.undo
-                    self.undo = []
-                    self._refused(error)
-                    for each in undo:
-                        each()
-                    continue
-                self._took(clock.now() - began, len(changes))
-                self._expected = len(output) + len(self.output)
-                self.let_out(output, observers)
-                # From now on: to let out very many answers takes as long as the patience lasts.
-                self._patient_until = clock.now() + min(self.store.patience, self._pace / 2)
+            self._settle(batch, keeping)
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
-            disappoint(observers)
+            self.idle.set()
+            disappoint(batch.observers)
             self._broken(error)
             if isinstance(error, Deposed) and error.past:
                 # What came since is of another term, and goes on.
                 self.gather()
             return
-        finally:
-            self._task = None
-            self.idle.set()
-        self.let_out(*self.take())
+        self._go_on()
 
-    async def _wait_for_company(self) -> None:
-        """Wait, not for long, for those who were just answered: most ask again at once, and one commit does for all.
-
-        Otherwise those who came during a commit and those who were answered by it take turns for ever: twice as many
-        commits, each half as large.
-        """
-        left = self._patient_until - clock.now()
-        if left <= 0 or len(self.output) >= self._expected:
+    def _settle(self, batch: Batch, keeping: asyncio.Future[None]) -> None:
+        try:
+            keeping.result()
+        except StoreFull as error:
+            self.refuse(batch.output, batch.observers)
+            undo = batch.undo + self.undo
+            self.undo = []
+            self._refused(error)
+            for each in undo:
+                each()
             return
-        self._company = self.loop.create_future()
-        timer = self.loop.call_later(left, arrived, self._company)
-        await self._company
-        timer.cancel()
-        self._company = None
+        self._took(clock.now() - batch.began, len(batch.changes))
+        self._expected = len(batch.output) + len(self.output)
+        self.let_out(batch.output, batch.observers)
+        # From now on: to let out very many answers takes as long as the patience lasts.
+        self._patient_until = clock.now() + min(self.store.patience, self._pace / 2)
 
     def _took(self, seconds: float, changes: int) -> None:
         self.tally.commit(seconds, changes)
@@ -185,19 +203,11 @@ class Batches:
     async def finish(self) -> None:
         """Bring everything to the store that was gathered, heartbeats too, and let it out."""
         self._expected = 0
-        while self.changes or self.output or self._task is not None:
+        while self.changes or self.output or self._keeping is not None:
             self.urgent = self.urgent or bool(self.changes)
             self.gather()
             await asyncio.sleep(0)
             await self.idle.wait()
-            if not self.changes and not self.output and self._task is None:
-                break
-
-
-def arrived(company: asyncio.Future[None]) -> None:
-    """Those who were waited for are here, or have taken too long."""
-    if not company.done():
-        company.set_result(None)
 
 
 def disappoint(observers: list[asyncio.Future[bool]]) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.core.table import Dictionary
 from holdfast.core.table.changes import Change
@@ -41,14 +42,26 @@ PORTION = 32
 WAL_PAGES = 2_000
 """How much write-ahead log there is before it is copied into the file."""
 
-Job = tuple[int, bytes, int, int, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+
+class Job(NamedTuple):
+    """A batch on its way to the disk."""
+
+    number: int
+    blob: bytes
+    chain: int
+    changes: int
+    records: int
+    began: float
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[None]
 
 
 class SqliteStore:
     """A lock table in one SQLite file."""
 
     options = frozenset({"ballast_mib", "log_kib"})
-    shortest_ttl = patience = 0.0
+    shortest_ttl = 0.0
+    patience = 0.001
 
     def __init__(
         self,
@@ -249,10 +262,13 @@ class SqliteStore:
 
     # Keeping
 
-    async def keep(self, changes: Sequence[Change]) -> None:
-        """Return when the batch is on disk."""
+    def keep(self, changes: Sequence[Change]) -> asyncio.Future[None]:
+        """Done when the batch is on disk."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
         if self._trouble is not None:
-            raise self._trouble
+            done.set_exception(self._trouble)
+            return done
         assert not self._under_way, "one batch at a time"
         records, self._owed = [*self._owed, *codec.records(changes)], []
         self._at = self.now()
@@ -262,22 +278,19 @@ class SqliteStore:
         if records and records[-1][0] == "N":
             assert records[-1][1] == 0, "the server's table has one counter"
             self._highest = max(self._highest, records[-1][2])
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        began = self._boot_clock()
         self._under_way = True
-        self._jobs.put((self._number, blob, self._chain, max(PORTION, 4 * len(records)), loop, done))
-        await done
-        self._count(blob, len(changes), self._boot_clock() - began)
-        self._turn_window()
+        job = Job(self._number, blob, self._chain, len(changes), len(records), self._boot_clock(), loop, done)
+        self._jobs.put(job)
+        return done
 
-    def _count(self, blob: bytes, changes: int, seconds: float) -> None:
-        self._unfolded_bytes += len(blob)
-        self._log_bytes += len(blob)
+    def _count(self, job: Job) -> None:
+        size = len(job.blob)
+        self._unfolded_bytes += size
+        self._log_bytes += size
         self._batches += 1
-        self._changes += changes
-        self._bytes += len(blob)
-        self._seconds += seconds
+        self._changes += job.changes
+        self._bytes += size
+        self._seconds += self._boot_clock() - job.began
 
     def _turn_window(self) -> None:
         """Begin to fold what has come together, if there is enough and nothing is being folded."""
@@ -288,22 +301,34 @@ class SqliteStore:
             self._window = Window(float(self._highest)) if bounded else Window()
             self._unfolded_bytes = 0
 
+    def _settle(self, job: Job, trouble: Exception | None) -> None:
+        """A batch is kept, or is not."""
+        self._under_way = False
+        if trouble is None:
+            self._count(job)
+            self._turn_window()
+        if job.done.cancelled():
+            return
+        if trouble is None:
+            job.done.set_result(None)
+        else:
+            job.done.set_exception(trouble)
+
     # In the thread
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            number, blob, chain, size, loop, done = job
             trouble: StoreFull | StoreBroken | None = None
             try:
-                self._commit(number, blob, size)
-                self._bear_witness(Seen(number, chain))
+                self._commit(job.number, job.blob, max(PORTION, 4 * job.records))
+                self._bear_witness(Seen(job.number, job.chain))
             except sqlite3.Error as error:
                 trouble = StoreFull(self.address, "the disk is full") if is_full(error) else self._broken(error)
             except OSError as error:
                 trouble = self._broken(error)
             except Exception as error:  # noqa: BLE001  a thread that ends in silence would stop the server's answers
                 trouble = self._broken(error)
-            self._tell(loop, done, trouble)
+            self._tell(job, trouble)
             if trouble is not None:
                 continue
             try:
@@ -311,18 +336,9 @@ class SqliteStore:
             except Exception as error:  # noqa: BLE001  the same: the next batch is told
                 self._broken(error)
 
-    def _tell(self, loop: asyncio.AbstractEventLoop, done: asyncio.Future[None], trouble: Exception | None) -> None:
-        def settle() -> None:
-            self._under_way = False
-            if done.cancelled():
-                return
-            if trouble is None:
-                done.set_result(None)
-            else:
-                done.set_exception(trouble)
-
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle)
+    def _tell(self, job: Job, trouble: Exception | None) -> None:
+        if not job.loop.is_closed():
+            job.loop.call_soon_threadsafe(self._settle, job, trouble)
 
     def _commit(self, number: int, blob: bytes, size: int) -> None:
         folding = self._folding

@@ -10,7 +10,7 @@ the last batch, which get a full ttl, from those whose locks others may have by 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,12 +99,12 @@ class Store(Protocol):
         """The clock of the table, for `apply`. It never goes back, across restarts and reboots too. After `load`."""
         ...
 
-    async def keep(self, changes: Sequence[Change]) -> None:
-        """Return when the batch is on disk, all of it. An empty one keeps the time.
+    def keep(self, changes: Sequence[Change]) -> Awaitable[None]:
+        """Done when the batch is on disk, all of it. An empty one keeps the time.
 
         `changes` is all that was applied since the call before, in order. StoreFull: none of it was kept.
         StoreBroken: nobody knows. Deposed: another server goes on with what was kept.
-        One call at a time; the changes are read before the first suspension.
+        One call at a time; it raises nothing itself.
         """
         ...
 
