@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from holdfast.core.table.changes import PutCell, PutRow, PutSession
+from holdfast.core.table.changes import DropRow, PutCell, PutCounter, PutRow, PutSession
 from holdfast.engines.resp.wire import pack
 from holdfast.runtime import clock
 from holdfast.server.store import StoreBroken, StoreFull
@@ -84,13 +85,53 @@ async def test_what_comes_during_a_commit_goes_into_the_next_together(inside: In
     assert len(store.gates) == 1
 
     store.let()
-    await inside.turn()
+    await inside.turn(20)
     assert [len(client.replies()) for client in clients] == [1, 0, 0, 0, 0]
     store.let()
     await inside.settle()
 
     assert [len(client.replies()) for client in clients] == [0, 1, 1, 1, 1]
     assert len(store.kept) == before + 2
+
+
+async def test_who_asks_again_at_once_goes_with_those_who_waited(
+    inside: Inside, store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    ask_again = partial(inside.loop.call_soon, first.send, "HF.RELEASE", "session1-1")
+    monkeypatch.setattr(first.line, "write", lambda data: ask_again())
+    await answer_one_while_another_waits(inside, store, first, second)
+    before = len(store.kept)
+    store.let()
+    await inside.turn(20)
+
+    assert [type(change) for change in store.kept[before]] == [PutCounter, PutRow, DropRow]
+
+
+async def test_who_waited_goes_alone_if_nobody_asks_again(inside: Inside, store: GatedStore) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    await answer_one_while_another_waits(inside, store, first, second)
+    store.let()
+    await inside.settle()
+
+    assert len(second.replies()) == 1
+
+
+async def test_several_replies_to_one_client_are_written_as_one(
+    inside: Inside, store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    written: list[bytes] = []
+    monkeypatch.setattr(first.line, "write", written.append)
+    for number in range(3):
+        first.send("HF.ACQUIRE", f"session1-{number}", f"a{number}")
+        second.send("HF.ACQUIRE", f"session2-{number}", f"b{number}")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+
+    assert [data.count(b"granted") for data in written] == [3]
+    assert len(second.replies()) == 3
 
 
 async def test_a_patient_store_gets_those_who_were_just_answered_with_those_who_waited(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.table.changes import Change
@@ -28,6 +29,7 @@ QUICK = 0.001
 
 Parcel = tuple["Connection", bytes, int]
 """Something to be said on a connection, and how many replies it is: one, or none."""
+_connection = itemgetter(0)
 FULL = resp.error("HFFULL", "the disk is full: nothing of this was kept, try again later")
 
 
@@ -75,6 +77,8 @@ class Batches:
         self._keeping: asyncio.Future[None] | None = None
         self._expected, self._patient_until = 0, 0.0
         """How much is said before the next commit begins, and until when it waits for that."""
+        self._said = 0
+        """How much had been said when it looked last."""
         self._timer: asyncio.TimerHandle | None = None
 
     def gather(self) -> None:
@@ -110,8 +114,16 @@ class Batches:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        said, before = len(self.output), self._said
+        self._said = said
+        if said >= self._expected:
+            return False
+        if said > before:
+            # A turn of the loop that brought somebody is worth another one.
+            self.gather()
+            return True
         left = self._patient_until - clock.now()
-        if left <= 0 or len(self.output) >= self._expected:
+        if left <= 0:
             return False
         self._timer = self.loop.call_later(left, self._go_on)
         return True
@@ -120,6 +132,7 @@ class Batches:
         changes, self.changes, self.urgent = self.changes, [], False
         undo, self.undo = self.undo, []
         batch = Batch(changes, undo, *self.take(), clock.now())
+        self._said = 0
         self._keeping = asyncio.ensure_future(self.store.keep(changes), loop=self.loop)
         self._keeping.add_done_callback(partial(self._over, batch))
 
@@ -173,6 +186,8 @@ class Batches:
             disappoint(observers)
             self._broken(Deposed(self.store.address, "its lease has run out"))
             return
+        if len(set(map(_connection, output))) < len(output):
+            output = joined(output)
         for connection, data, replies in output:
             connection.let_out(data, replies)
         for observer in observers:
@@ -208,6 +223,19 @@ class Batches:
             self.gather()
             await asyncio.sleep(0)
             await self.idle.wait()
+
+
+def joined(output: list[Parcel]) -> list[Parcel]:
+    """The same with one parcel for each connection: each is a call of the system."""
+    said: dict[Connection, list[bytes]] = {}
+    owed: dict[Connection, int] = {}
+    for connection, data, replies in output:
+        if connection in said:
+            said[connection].append(data)
+            owed[connection] += replies
+        else:
+            said[connection], owed[connection] = [data], replies
+    return [(connection, b"".join(parts), owed[connection]) for connection, parts in said.items()]
 
 
 def disappoint(observers: list[asyncio.Future[bool]]) -> None:

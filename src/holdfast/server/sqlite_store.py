@@ -60,8 +60,7 @@ class SqliteStore:
     """A lock table in one SQLite file."""
 
     options = frozenset({"ballast_mib", "log_kib"})
-    shortest_ttl = 0.0
-    patience = 0.001
+    shortest_ttl = patience = 0.0
 
     def __init__(
         self,
