@@ -128,6 +128,7 @@ class GatedStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.kept: list[Sequence[Change]] = []
+        self.might_block: list[bool] = []
         self.gates: list[asyncio.Future[None]] = []
         self.room = True
 
@@ -139,8 +140,9 @@ class GatedStore(MemoryStore):
                 table.put(change)
         return table
 
-    async def keep(self, changes: Sequence[Change]) -> None:
+    async def keep(self, changes: Sequence[Change], may_block: bool = False) -> None:
         changes = list(changes)
+        self.might_block.append(may_block)
         gate = asyncio.get_running_loop().create_future()
         self.gates.append(gate)
         await gate

@@ -106,6 +106,7 @@ async def test_who_asks_again_at_once_goes_with_those_who_waited(
     await inside.turn(20)
 
     assert [type(change) for change in store.kept[before]] == [PutCounter, PutRow, DropRow]
+    assert store.might_block[before]
 
 
 async def test_who_waited_goes_alone_if_nobody_asks_again(inside: Inside, store: GatedStore) -> None:
@@ -115,6 +116,7 @@ async def test_who_waited_goes_alone_if_nobody_asks_again(inside: Inside, store:
     await inside.settle()
 
     assert len(second.replies()) == 1
+    assert not store.might_block[-1]
 
 
 async def test_several_replies_to_one_client_are_written_as_one(

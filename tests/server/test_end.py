@@ -21,7 +21,7 @@ from tests.server.inside import Client, Inside
 class BrokenStore(MemoryStore):
     """Keeps nothing."""
 
-    async def keep(self, changes: Sequence[Change]) -> None:
+    async def keep(self, changes: Sequence[Change], may_block: bool = False) -> None:
         raise StoreBroken("test", "an fsync failed")
 
 

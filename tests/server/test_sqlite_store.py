@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from holdfast.core.table import Dictionary, apply
-from holdfast.core.table.changes import Change
+from holdfast.core.table.changes import Change, PutCounter
 from holdfast.core.table.commands import Command, Enter, Open, Release, Renew
 from holdfast.core.table.questions import OnName
 from holdfast.core.table.rows import Session
@@ -22,11 +22,14 @@ from holdfast.errors import InvalidRequest
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock, machine
 from holdfast.server import sqlite_store
-from holdfast.server.sqlite_store import SqliteStore
+from holdfast.server.sqlite_disk import Folding
+from holdfast.server.sqlite_store import WAL_PAGES, SqliteStore
 from holdfast.server.store import StoreBroken, StoreRefused
+from holdfast.server.window import Window
 from tests.core.crowd import replayed
 from tests.core.test_stores_agree import Stores
 from tests.core.walk import walk
+from tests.servers.process import wait_until
 
 TTL = 10.0
 KEPT = ("rows", "counters", "tombstones", "cells", "watches", "letters", "claims_of", "mortal")
@@ -458,3 +461,55 @@ async def test_after_what_a_refusal_names_was_moved_away_a_new_store_starts(path
 def test_an_address_that_makes_no_sense_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest):
         SqliteStore.from_url(parse(url))
+
+
+def thread_rests(store: SqliteStore) -> None:
+    """Wait for it: when it tells of a batch it is not done yet."""
+    wait_until(lambda: store._given == store._finished, 20, "the thread rests")
+
+
+async def test_a_batch_that_all_wait_for_is_kept_at_once_where_the_disk_is_quick(path: Path) -> None:
+    served = await begun(path)
+    claim = Claim("s1-a", "s1", "s1/x", "lock", "a")
+    outcome = apply(Enter(claim), served.store.now(), served.table.answer, served.table.put)
+
+    thread_rests(served.store)
+    assert served.store.keep(outcome.changes, may_block=True).done()
+    served.close()
+    again = Served(path)
+    assert "s1-a" in again.table.rows
+    again.close()
+
+
+@pytest.mark.parametrize("why", ["slow", "folding", "log", "thread"])
+async def test_what_takes_longer_is_left_to_the_thread(path: Path, why: str) -> None:
+    served = await begun(path)
+    store = served.store
+    thread_rests(store)
+    if why == "slow":
+        store._pace = 0.01
+    elif why == "folding":
+        store._folding = Folding(Window(), store._number, store._chain, 0.0)
+    elif why == "log":
+        store._disk.wal_pages = WAL_PAGES
+    else:
+        store._given += 1
+
+    done = store.keep([], may_block=True)
+    assert not done.done()
+    await done
+    served.close()
+
+
+async def test_the_loop_waits_for_nobody_who_writes_to_the_file(path: Path) -> None:
+    served = await begun(path)
+    thread_rests(served.store)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    done = served.store.keep([PutCounter(0, served.table.last(0) + 1)], may_block=True)
+    assert not done.done()
+    other.execute("ROLLBACK")
+    other.close()
+    await done
+    served.close()

@@ -131,9 +131,10 @@ class Batches:
     def _begin(self) -> None:
         changes, self.changes, self.urgent = self.changes, [], False
         undo, self.undo = self.undo, []
+        everybody = len(self.output) >= self._expected
         batch = Batch(changes, undo, *self.take(), clock.now())
         self._said = 0
-        self._keeping = asyncio.ensure_future(self.store.keep(changes), loop=self.loop)
+        self._keeping = asyncio.ensure_future(self.store.keep(changes, everybody), loop=self.loop)
         self._keeping.add_done_callback(partial(self._over, batch))
 
     def _over(self, batch: Batch, keeping: asyncio.Future[None]) -> None:

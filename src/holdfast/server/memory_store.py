@@ -33,7 +33,7 @@ class MemoryStore:
     def now(self) -> float:
         return clock.now()
 
-    async def keep(self, changes: Sequence[Change]) -> None:
+    async def keep(self, changes: Sequence[Change], may_block: bool = False) -> None:
         self._batches += 1
         self._changes += len(changes)
 

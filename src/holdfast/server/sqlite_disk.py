@@ -75,6 +75,7 @@ class Disk:
         self.head = Head(0)
         self.wal_pages = 0
         """How much was written since the last checkpoint, about."""
+        self._patience = PATIENCE
         self._sole_use: SoleUse | None = None
         self._connection: sqlite3.Connection | None = None
 
@@ -98,6 +99,7 @@ class Disk:
         kind = machine.file_system(self.path)
         if kind in machine.NETWORK_FILE_SYSTEMS:
             raise self.refuse(f"it lies on a network file system ({kind})", "put it on a disk of this machine")
+        self._patience = PATIENCE
         connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         self._connection = connection
         self._check(connection)
@@ -183,6 +185,12 @@ class Disk:
         return int(found)
 
     # Writing
+
+    def be_patient(self, seconds: float) -> None:
+        """Wait for so long, from now on, for somebody who reads or copies the file."""
+        if seconds != self._patience:
+            self.connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+            self._patience = seconds
 
     def append(self, number: int, blob: bytes) -> None:
         """Commit a batch. It is on disk when this returns."""

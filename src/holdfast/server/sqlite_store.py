@@ -1,7 +1,8 @@
 """`--store sqlite:///path`: the table of one server in a file. What `keep` has returned for is on disk.
 
-A batch is one blob and one commit, made in a thread while the loop reads the next. Now and then the log is
-folded into the state, a portion with each commit, so that neither the file nor a start grows with the past.
+A batch is one blob and one commit, made in a thread while the loop reads the next; where all wait for this one, so
+that there is nothing to read, and the disk is quick, by the loop itself. Now and then the log is folded into the state,
+a portion with each commit, so that neither the file nor a start grows with the past.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from holdfast.runtime import clock, machine
 from holdfast.server import codec, recovery
 from holdfast.server.ballast import Ballast
 from holdfast.server.options import whole
-from holdfast.server.sqlite_disk import Disk, Folding
+from holdfast.server.sqlite_disk import PATIENCE, Disk, Folding
 from holdfast.server.store import Figures, StoreBroken, StoreFull, StoreRefused
 from holdfast.server.window import Window
 from holdfast.server.witness import Seen, Witness
@@ -39,6 +40,8 @@ LOG_KIB = 4096
 """How much log there is before it is folded."""
 PORTION = 32
 """How many records a commit folds at least; one of many changes folds four times as many, to keep ahead of them."""
+QUICK = 0.001
+"""Seconds that a commit takes where the loop may make it itself."""
 WAL_PAGES = 2_000
 """How much write-ahead log there is before it is copied into the file."""
 
@@ -94,7 +97,11 @@ class SqliteStore:
         self._trouble: StoreBroken | None = None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._pace = 0.0
+        """How long the last commits took, in seconds."""
         self._under_way = False
+        self._given = self._finished = 0
+        """How many jobs the thread was given, and has done with: it rests when it is as many."""
         self._held_up = False
         """Whether somebody who reads the file keeps the write-ahead log from being copied."""
 
@@ -261,7 +268,7 @@ class SqliteStore:
 
     # Keeping
 
-    def keep(self, changes: Sequence[Change]) -> asyncio.Future[None]:
+    def keep(self, changes: Sequence[Change], may_block: bool = False) -> asyncio.Future[None]:
         """Done when the batch is on disk."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
@@ -279,8 +286,24 @@ class SqliteStore:
             self._highest = max(self._highest, records[-1][2])
         self._under_way = True
         job = Job(self._number, blob, self._chain, len(changes), len(records), self._boot_clock(), loop, done)
-        self._jobs.put(job)
+        if not (may_block and self._is_short() and self._write_here(job)):
+            self._given += 1
+            self._jobs.put(job)
         return done
+
+    def _is_short(self) -> bool:
+        """Whether a commit is expected to be over soon, and the thread has nothing to do."""
+        rests = self._given == self._finished
+        return rests and self._pace < QUICK and self._folding is None and self._disk.wal_pages < WAL_PAGES
+
+    def _write_here(self, job: Job) -> bool:
+        """Keep a batch without the thread, which rests; False if there is somebody to wait for."""
+        try:
+            trouble = self._write(job, patience=0)
+        except sqlite3.OperationalError:
+            return False
+        self._settle(job, trouble)
+        return True
 
     def _count(self, job: Job) -> None:
         size = len(job.blob)
@@ -289,7 +312,9 @@ class SqliteStore:
         self._batches += 1
         self._changes += job.changes
         self._bytes += size
-        self._seconds += self._boot_clock() - job.began
+        seconds = self._boot_clock() - job.began
+        self._seconds += seconds
+        self._pace += (seconds - self._pace) / 8
 
     def _turn_window(self) -> None:
         """Begin to fold what has come together, if there is enough and nothing is being folded."""
@@ -313,27 +338,34 @@ class SqliteStore:
         else:
             job.done.set_exception(trouble)
 
+    # In the thread, or while it rests
+
+    def _write(self, job: Job, patience: float) -> StoreFull | StoreBroken | None:
+        """Bring a batch to the disk, and say what went wrong. Without patience it raises if somebody is in the way."""
+        try:
+            self._disk.be_patient(patience)
+            self._commit(job.number, job.blob, max(PORTION, 4 * job.records))
+            self._bear_witness(Seen(job.number, job.chain))
+        except sqlite3.Error as error:
+            if is_busy(error) and not patience:
+                raise
+            return StoreFull(self.address, "the disk is full") if is_full(error) else self._broken(error)
+        except Exception as error:  # noqa: BLE001  a thread that ends in silence would stop the server's answers
+            return self._broken(error)
+        return None
+
     # In the thread
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            trouble: StoreFull | StoreBroken | None = None
-            try:
-                self._commit(job.number, job.blob, max(PORTION, 4 * job.records))
-                self._bear_witness(Seen(job.number, job.chain))
-            except sqlite3.Error as error:
-                trouble = StoreFull(self.address, "the disk is full") if is_full(error) else self._broken(error)
-            except OSError as error:
-                trouble = self._broken(error)
-            except Exception as error:  # noqa: BLE001  a thread that ends in silence would stop the server's answers
-                trouble = self._broken(error)
+            trouble = self._write(job, PATIENCE)
             self._tell(job, trouble)
-            if trouble is not None:
-                continue
-            try:
-                self._checkpoint()
-            except Exception as error:  # noqa: BLE001  the same: the next batch is told
-                self._broken(error)
+            if trouble is None:
+                try:
+                    self._checkpoint()
+                except Exception as error:  # noqa: BLE001  the next batch is told
+                    self._broken(error)
+            self._finished += 1
 
     def _tell(self, job: Job, trouble: Exception | None) -> None:
         if not job.loop.is_closed():
@@ -418,3 +450,8 @@ def is_full_at_the_start(error: sqlite3.Error) -> bool:
 def is_full(error: sqlite3.Error) -> bool:
     """Whether the disk had no room. SQLite has written nothing then that counts."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else is writing to the file, or copies it."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY

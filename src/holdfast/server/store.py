@@ -99,12 +99,13 @@ class Store(Protocol):
         """The clock of the table, for `apply`. It never goes back, across restarts and reboots too. After `load`."""
         ...
 
-    def keep(self, changes: Sequence[Change]) -> Awaitable[None]:
+    def keep(self, changes: Sequence[Change], may_block: bool = False) -> Awaitable[None]:
         """Done when the batch is on disk, all of it. An empty one keeps the time.
 
         `changes` is all that was applied since the call before, in order. StoreFull: none of it was kept.
         StoreBroken: nobody knows. Deposed: another server goes on with what was kept.
-        One call at a time; it raises nothing itself.
+        One call at a time; it raises nothing itself. `may_block`: all who are known to be at work wait for this batch,
+        so there is nothing to read meanwhile.
         """
         ...
 

@@ -74,7 +74,7 @@ class SimulatedStore:
     def now(self) -> float:
         return self._machine.now()
 
-    async def keep(self, changes: Sequence[Change]) -> None:
+    async def keep(self, changes: Sequence[Change], may_block: bool = False) -> None:
         records, self._owed = [*self._owed, *codec.records(changes)], []
         self._number += 1
         blob, self._sum = codec.write_batch(self._number, self.now(), records, self._sum)

@@ -153,7 +153,7 @@ class ClusterStore:
 
     # Keeping
 
-    async def keep(self, changes: Sequence[Change]) -> None:
+    async def keep(self, changes: Sequence[Change], may_block: bool = False) -> None:
         """Return when a majority of etcd has the batch."""
         term = self.term
         if not term:
