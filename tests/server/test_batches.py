@@ -116,7 +116,24 @@ async def test_who_waited_goes_alone_if_nobody_asks_again(inside: Inside, store:
     await inside.settle()
 
     assert len(second.replies()) == 1
+    assert [type(change) for change in store.kept[-1]] == [PutCounter, PutRow]
     assert not store.might_block[-1]
+
+
+async def test_a_store_that_fails_in_the_call_is_broken(
+    inside: Inside, store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await opened(inside, store, "session1")
+
+    def keep(*_: object) -> Any:
+        raise KeyError("a mistake")
+
+    monkeypatch.setattr(store, "keep", keep)
+    client.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.settle()
+
+    assert [type(problem) for problem in inside.broken] == [KeyError]
+    assert client.replies() == []
 
 
 async def test_several_replies_to_one_client_are_written_as_one(

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from holdfast.core.table import apply
 from holdfast.core.table.changes import Change, PutSession
 from holdfast.core.table.commands import CellSet, Enter, Open, Release
 from holdfast.core.table.rows import Session
@@ -189,6 +190,22 @@ async def test_a_snapshot_takes_the_place_of_the_log(start: Start) -> None:
         )
     ]
     assert len(parts) == leader.store.head.parts
+
+
+async def test_a_snapshot_has_nothing_of_what_came_after_its_batch(start: Start) -> None:
+    leader = await start()
+    await opened(leader, "a")
+    store, table = leader.store, leader.service.table
+    store._log_bytes = 1 << 40
+
+    keeping = store.keep([])
+    late = apply(Enter(claim("late")), store.now(), table.answer, table.put)
+    await keeping
+    await leader.until(lambda: store.head.number > 0 and store._snapshot is None)
+    found = await leader.in_etcd()
+    await store.keep(late.changes)
+
+    assert [row.claim.name for row in found.rows.values()] == ["a"]
 
 
 async def test_parts_of_a_snapshot_that_was_not_finished_are_cleared_away(start: Start) -> None:

@@ -98,3 +98,15 @@ async def test_the_end_of_a_session_looks_for_the_next_in_a_long_line_once_a_ste
     assert inside.service.table.rows["session2-1"].token is not None
     assert asked["NextWaiting"] == 1
     inside.close()
+
+
+async def test_what_comes_after_quit_in_the_same_packet_is_not_carried_out() -> None:
+    inside = Inside()
+    client = Client(inside)
+    client.connection.data_received(b"PING\r\nQUIT\r\nHF.CELLSET c v\r\nPING\r\n")
+    await inside.turn(20)
+
+    assert client.replies() == [b"PONG", b"OK"]
+    assert client.line.closed
+    assert not inside.service.table.cells
+    inside.close()

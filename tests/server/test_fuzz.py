@@ -91,6 +91,9 @@ def test_nearly_every_request_is_taken_as_a_single_one() -> None:
     assert reader.single(pack(tuple(frame))) == frame
     assert reader.feed(b"*1\r\n$4\r\nPI") == []
     assert reader.single(b"NG\r\n") is None
+    long = [b"x" * 1000] * 5
+    assert FrameReader(6000).single(pack(tuple(long))) == long
+    assert FrameReader(5000).single(pack(tuple(long))) is None
 
 
 @quick

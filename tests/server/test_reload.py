@@ -66,8 +66,11 @@ async def test_a_lower_limit_counts_for_words_that_were_taken_before() -> None:
     running = Settings(listen=(Address("127.0.0.1", 0),), store="memory://")
     process = Process(running, lambda: replace(running, limits=Limits(text=10)))
     frame = [b"HF.ACQUIRE", b"s-1", b"a", b"NOTE", b"twenty letters, no less"]
+    long = [b"HF.ACQUIRE", b"s-1", b"a", b"NOTE", b"x" * 1000]
 
     assert process.service.terms.acquire(frame).note == "twenty letters, no less"
+    process.service.terms.acquire(long)
+    assert len(process.service.terms._known) == 1, "what is long is not remembered"
     process.reload()
     with pytest.raises(WireError, match="limit text is 10"):
         process.service.terms.acquire(frame)

@@ -28,13 +28,13 @@ QUICK = 0.001
 """Seconds that a commit takes where it is worth while to make two of one."""
 
 Parcel = tuple["Connection", bytes, int]
-"""Something to be said on a connection, and how many replies it is: one, or none."""
+"""Something to be said on a connection, and how many replies are in it."""
 _connection = itemgetter(0)
 FULL = resp.error("HFFULL", "the disk is full: nothing of this was kept, try again later")
 
 
-class Batch(NamedTuple):
-    """What is kept together, or not at all."""
+class Commit(NamedTuple):
+    """What is kept together, or not at all, and who is told of it."""
 
     changes: list[Change]
     undo: list[Callable[[], None]]
@@ -67,7 +67,7 @@ class Batches:
         self.observers: list[asyncio.Future[bool]] = []
         """Others who wait for this batch: True if it was kept."""
         self.idle = asyncio.Event()
-        """Set while no commit is under way."""
+        """Set while no commit is under way or about to begin."""
         self.idle.set()
         self.quick = True
         """Whether a commit takes no longer than it takes to carry out a few requests."""
@@ -125,28 +125,37 @@ class Batches:
         left = self._patient_until - clock.now()
         if left <= 0:
             return False
-        self._timer = self.loop.call_later(left, self._go_on)
+        self._timer = self.loop.call_later(left, self._patience_over)
         return True
+
+    def _patience_over(self) -> None:
+        # Timers are coarse: this one may be early, by as much as it was for.
+        self._patient_until = 0.0
+        self._go_on()
 
     def _begin(self) -> None:
         changes, self.changes, self.urgent = self.changes, [], False
         undo, self.undo = self.undo, []
         everybody = len(self.output) >= self._expected
-        batch = Batch(changes, undo, *self.take(), clock.now())
+        commit = Commit(changes, undo, *self.take(), clock.now())
         self._said = 0
-        self._keeping = asyncio.ensure_future(self.store.keep(changes, everybody), loop=self.loop)
-        self._keeping.add_done_callback(partial(self._over, batch))
+        try:
+            self._keeping = asyncio.ensure_future(self.store.keep(changes, everybody), loop=self.loop)
+        except Exception as error:  # noqa: BLE001 as when it fails later
+            self._keeping = self.loop.create_future()
+            self._keeping.set_exception(error)
+        self._keeping.add_done_callback(partial(self._over, commit))
 
-    def _over(self, batch: Batch, keeping: asyncio.Future[None]) -> None:
+    def _over(self, commit: Commit, keeping: asyncio.Future[None]) -> None:
         self._keeping = None
         if keeping.cancelled():
             self.idle.set()
             return  # as the loop ends
         try:
-            self._settle(batch, keeping)
+            self._settle(commit, keeping)
         except Exception as error:  # noqa: BLE001 whatever it was, nobody knows what is on disk
             self.idle.set()
-            disappoint(batch.observers)
+            disappoint(commit.observers)
             self._broken(error)
             if isinstance(error, Deposed) and error.past:
                 # What came since is of another term, and goes on.
@@ -154,20 +163,20 @@ class Batches:
             return
         self._go_on()
 
-    def _settle(self, batch: Batch, keeping: asyncio.Future[None]) -> None:
+    def _settle(self, commit: Commit, keeping: asyncio.Future[None]) -> None:
         try:
             keeping.result()
         except StoreFull as error:
-            self.refuse(batch.output, batch.observers)
-            undo = batch.undo + self.undo
+            self.refuse(commit.output, commit.observers)
+            undo = commit.undo + self.undo
             self.undo = []
             self._refused(error)
             for each in undo:
                 each()
             return
-        self._took(clock.now() - batch.began, len(batch.changes))
-        self._expected = len(batch.output) + len(self.output)
-        self.let_out(batch.output, batch.observers)
+        self._took(clock.now() - commit.began, len(commit.changes))
+        self._expected = len(commit.output) + len(self.output)
+        self.let_out(commit.output, commit.observers)
         # From now on: to let out very many answers takes as long as the patience lasts.
         self._patient_until = clock.now() + min(self.store.patience, self._pace / 2)
 

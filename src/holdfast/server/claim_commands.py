@@ -129,7 +129,8 @@ def release(connection: Connection, frame: Frame) -> bytes:
     if len(frame) != 2:
         grammar.expect(frame, 2, 2)
     service = connection.service
-    row = service.table.rows.get(frame[1].decode())
+    # An id begins with its session's: a row of this session can be named by nobody else.
+    row = service.table.rows.get(frame[1].decode(errors="replace"))
     if row is None or row.claim.session != connection.session or connection.side:
         id_, session = own_claim(connection, frame[1])
         reply = service.step(commands.Release(Claim(id_, session, "", "", "")))

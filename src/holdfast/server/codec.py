@@ -29,6 +29,8 @@ Record = Sequence[Any]
 
 _claim = attrgetter(*Claim.__slots__)
 _event = attrgetter(*LockEvent.__slots__)
+_STRICT = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+"""What is no plain data is a mistake."""
 _json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False).encode
 
 
@@ -155,7 +157,7 @@ def whole(table: Dictionary) -> Iterator[ch.Change]:
 def dump(value: Any) -> bytes:
     """Plain data as bytes. Numbers in it are finite."""
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, None, _STRICT)
     except orjson.JSONEncodeError:
         # A note may hold half of a surrogate pair: any text that Python can hold comes back as it was.
         return _json(value).encode("utf-8", "surrogatepass")

@@ -24,8 +24,8 @@ log = logging.getLogger("holdfast.server")
 FRAMES_A_TURN, FRAMES_A_SHORT_TURN = 256, 32
 """How many requests of one connection are carried out before others have their turn.
 
-A commit begins between two turns. Where commits are quick, turns are short: of many requests that came together the
-first are answered while the others are carried out, and the client works on those answers meanwhile.
+A commit begins after a turn of the loop. Where commits are quick, turns are short: of many requests that came together
+the first are answered while the others are carried out, and the client works on those answers meanwhile.
 """
 
 _ids = itertools.count(1)
@@ -224,7 +224,7 @@ class Connection(asyncio.Protocol):
     def _soon(self) -> None:
         if not self._working:
             self._working = True
-            # After the next step of a commit: what was carried out is on its way to the disk before more is.
+            # After the next step of a commit: unless others come, what was carried out goes to the disk before more is.
             self.service.loop.call_soon(self.service.loop.call_soon, self._work)
 
     def _steer(self) -> None:

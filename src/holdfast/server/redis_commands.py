@@ -41,6 +41,8 @@ def select(connection: Connection, frame: Frame) -> bytes:
 def quit_(connection: Connection, frame: Frame) -> bytes:
     """QUIT."""
     connection.service.loop.call_soon(connection.close_after_output)
+    # What comes after it in the same packet is not carried out any more.
+    connection.spent = True
     return OK
 
 

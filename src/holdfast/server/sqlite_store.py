@@ -414,7 +414,7 @@ class SqliteStore:
     def has_room(self) -> bool:
         """Whether new claims may be written."""
         if not self._ballast.short_of_room:
-            return True
+            return True  # as nearly always, without a further call
         try:
             return self._ballast.has_room()
         except OSError as error:

@@ -82,7 +82,10 @@ class Store(Protocol):
     shortest_ttl: float
     """No session is granted less, whatever it asks for."""
     patience: float
-    """Seconds that a commit may wait for those who were just answered, or half of what the last ones took if less."""
+    """Seconds that a commit may wait for those who were just answered, or half of what the last ones took if less.
+
+    As long as each turn of the loop brings some of them, it waits anyway.
+    """
 
     def may_answer(self) -> bool:
         """Whether what was kept may be told: not by one whose leadership another may have by now. Cheap."""
@@ -104,8 +107,8 @@ class Store(Protocol):
 
         `changes` is all that was applied since the call before, in order. StoreFull: none of it was kept.
         StoreBroken: nobody knows. Deposed: another server goes on with what was kept.
-        One call at a time; it raises nothing itself. `may_block`: all who are known to be at work wait for this batch,
-        so there is nothing to read meanwhile.
+        One call at a time. What it needs of the table it takes in the call itself: later the table is ahead of this
+        batch. `may_block`: all who are known to be at work wait for it, so there is nothing to read meanwhile.
         """
         ...
 

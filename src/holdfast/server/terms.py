@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.model import Claim, Mode
@@ -27,7 +26,8 @@ ACQUIRE: grammar.Options = {
     b"WAIT": ("wait", grammar.milliseconds),
     b"BLOCK": ("block", None),
 }
-MOST_KNOWN = 1_000
+MOST_KNOWN, SHORT = 1_000, 256
+"""How many terms are remembered, and of how many bytes: any client can make up others."""
 
 
 class Terms(NamedTuple):
@@ -67,7 +67,7 @@ class TermsReader:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._known: dict[Sequence[bytes], Terms] = {}
+        self._known: dict[tuple[bytes, ...], Terms] = {}
 
     def acquire(self, frame: Frame) -> Terms:
         """Those of an HF.ACQUIRE."""
@@ -75,9 +75,10 @@ class TermsReader:
         terms = self._known.get(words)
         if terms is None:
             terms = self.read(frame, 3, ACQUIRE)
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            self._known[words] = terms
+            if sum(map(len, words)) <= SHORT:
+                if len(self._known) >= MOST_KNOWN:
+                    self._known.clear()
+                self._known[words] = terms
         return terms
 
     def read(self, frame: Frame, start: int, options: grammar.Options = CLAIM) -> Terms:

@@ -78,7 +78,7 @@ def _put(table: Dictionary, key: Name, row: Row) -> None:
 
 
 def _drop(table: Dictionary, key: Name, row: Row) -> None:
-    """`drop_row` for one that has no end of its own, as before."""
+    """`drop_row` for a claim like that, if it has no end of its own."""
     claim = row.claim
     id_, owner, session = claim.id, claim.owner, claim.session
     del table.rows[id_], table.alone[key]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -153,8 +153,8 @@ class ClusterStore:
 
     # Keeping
 
-    async def keep(self, changes: Sequence[Change], may_block: bool = False) -> None:
-        """Return when a majority of etcd has the batch."""
+    def keep(self, changes: Sequence[Change], may_block: bool = False) -> Awaitable[None]:
+        """Done when a majority of etcd has the batch."""
         term = self.term
         if not term:
             raise Deposed(self.address, "that term is over", past=True)
@@ -168,14 +168,17 @@ class ClusterStore:
             blob, chain = codec.write_batch(self._number + count, self._at, records, self._chain)
             pieces = entries.packed(blob, count)
         self._chain = chain
-        began = clock.now()
-        due = self._log_bytes >= max(self._log_most, self.head.size) and began >= self._snapshot_after
+        due = self._log_bytes >= max(self._log_most, self.head.size) and clock.now() >= self._snapshot_after
         # Now the table is what this batch makes of it, and nothing else.
         copy = copied(self.table) if due and self._snapshot is None and self.table is not None else None
+        return self._keep(pieces, len(changes), copy, term)
+
+    async def _keep(self, pieces: list[bytes], changes: int, copy: Iterator[Change] | None, term: int) -> None:
+        began = clock.now()
         for piece in pieces:
             await self._append(self._number + 1, piece, term)
             self._number += 1
-        self._count(sum(map(len, pieces)), len(changes), clock.now() - began)
+        self._count(sum(map(len, pieces)), changes, clock.now() - began)
         if copy is not None:
             head = Head(self.head.first_number, self._number, self._chain, self._at)
             writing = Snapshot(self.etcd, self.keys, copy, head)
