@@ -59,11 +59,19 @@ class Troupe:
         before = self.resource.llen("written")
         eventually(lambda: {entry[0] for entry in self.written(before)} == set(KEYS), "a key has no owner")
 
+    def everybody_takes_part(self) -> None:
+        """Wait until all members have written since they are so many: a death while keys go to a newcomer is two."""
+        before = self.resource.llen("written")
+        enough = len(self.children)
+        eventually(lambda: len({entry[2] for entry in self.written(before)}) >= enough, "a member owns nothing")
+        self.everything_is_written_again()
+
     def kill(self, victim: Child) -> None:
         victim.kill()
         self.children.remove(victim)
         self.everything_is_written_again()
         self.children.append(self.start())
+        self.everybody_takes_part()
 
     def stop(self, victim: Child) -> None:
         """Stop a member between a look and a write, until others have its keys; then let it write."""
@@ -75,7 +83,7 @@ class Troupe:
         self.stopped += 1
         self.everything_is_written_again()
         victim.go_on()
-        self.everything_is_written_again()
+        self.everybody_takes_part()
 
 
 def inside_a_step(url: str) -> bool:
@@ -98,7 +106,7 @@ def play(url: str, resource: redis.Redis, fenced: bool) -> tuple[list[Entry], in
     chance = random.Random(seed)
     with ExitStack() as stack:
         troupe = Troupe(stack, url, resource, fenced)
-        troupe.everything_is_written_again()
+        troupe.everybody_takes_part()
         for _ in range(ROUNDS):
             for harm in chance.sample([troupe.kill, troupe.stop], 2):
                 harm(chance.choice(troupe.children))
