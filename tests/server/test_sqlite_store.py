@@ -468,7 +468,7 @@ def thread_rests(store: SqliteStore) -> None:
     wait_until(lambda: store._given == store._finished, 20, "the thread rests")
 
 
-async def test_a_batch_that_all_wait_for_is_kept_at_once_where_the_disk_is_quick(path: Path) -> None:
+async def test_a_batch_that_all_wait_for_is_kept_at_once(path: Path) -> None:
     served = await begun(path)
     claim = Claim("s1-a", "s1", "s1/x", "lock", "a")
     outcome = apply(Enter(claim), served.store.now(), served.table.answer, served.table.put)
@@ -481,14 +481,12 @@ async def test_a_batch_that_all_wait_for_is_kept_at_once_where_the_disk_is_quick
     again.close()
 
 
-@pytest.mark.parametrize("why", ["slow", "folding", "log", "thread"])
+@pytest.mark.parametrize("why", ["folding", "log", "thread"])
 async def test_what_takes_longer_is_left_to_the_thread(path: Path, why: str) -> None:
     served = await begun(path)
     store = served.store
     thread_rests(store)
-    if why == "slow":
-        store._pace = 0.01
-    elif why == "folding":
+    if why == "folding":
         store._folding = Folding(Window(), store._number, store._chain, 0.0)
     elif why == "log":
         store._disk.wal_pages = WAL_PAGES

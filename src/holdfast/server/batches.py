@@ -25,7 +25,7 @@ MOST_LAZY = 1_000
 """How many heartbeats may wait for a batch that is needed anyway."""
 
 QUICK = 0.001
-"""Seconds that a commit takes where it is worth while to make two of one."""
+"""Seconds that a commit takes where it is worth while to make two of one, and where the loop may wait for it."""
 
 Parcel = tuple["Connection", bytes, int]
 """Something to be said on a connection, and how many replies are in it."""
@@ -136,11 +136,11 @@ class Batches:
     def _begin(self) -> None:
         changes, self.changes, self.urgent = self.changes, [], False
         undo, self.undo = self.undo, []
-        everybody = len(self.output) >= self._expected
+        alone = self.quick and len(self.output) >= self._expected
         commit = Commit(changes, undo, *self.take(), clock.now())
         self._said = 0
         try:
-            self._keeping = asyncio.ensure_future(self.store.keep(changes, everybody), loop=self.loop)
+            self._keeping = asyncio.ensure_future(self.store.keep(changes, alone), loop=self.loop)
         except Exception as error:  # noqa: BLE001 as when it fails later
             self._keeping = self.loop.create_future()
             self._keeping.set_exception(error)

@@ -40,8 +40,6 @@ LOG_KIB = 4096
 """How much log there is before it is folded."""
 PORTION = 32
 """How many records a commit folds at least; one of many changes folds four times as many, to keep ahead of them."""
-QUICK = 0.001
-"""Seconds that a commit takes where the loop may make it itself."""
 WAL_PAGES = 2_000
 """How much write-ahead log there is before it is copied into the file."""
 
@@ -97,8 +95,6 @@ class SqliteStore:
         self._trouble: StoreBroken | None = None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._pace = 0.0
-        """How long the last commits took, in seconds."""
         self._under_way = False
         self._given = self._finished = 0
         """How many jobs the thread was given, and has done with: it rests when it is as many."""
@@ -286,15 +282,15 @@ class SqliteStore:
             self._highest = max(self._highest, records[-1][2])
         self._under_way = True
         job = Job(self._number, blob, self._chain, len(changes), len(records), self._boot_clock(), loop, done)
-        if not (may_block and self._is_short() and self._write_here(job)):
+        if not (may_block and self._has_nothing_else_to_do() and self._write_here(job)):
             self._given += 1
             self._jobs.put(job)
         return done
 
-    def _is_short(self) -> bool:
-        """Whether a commit is expected to be over soon, and the thread has nothing to do."""
+    def _has_nothing_else_to_do(self) -> bool:
+        """Whether it is this batch alone: the thread rests, and neither folding nor a checkpoint is due."""
         rests = self._given == self._finished
-        return rests and self._pace < QUICK and self._folding is None and self._disk.wal_pages < WAL_PAGES
+        return rests and self._folding is None and self._disk.wal_pages < WAL_PAGES
 
     def _write_here(self, job: Job) -> bool:
         """Keep a batch without the thread, which rests; False if there is somebody to wait for."""
@@ -312,9 +308,7 @@ class SqliteStore:
         self._batches += 1
         self._changes += job.changes
         self._bytes += size
-        seconds = self._boot_clock() - job.began
-        self._seconds += seconds
-        self._pace += (seconds - self._pace) / 8
+        self._seconds += self._boot_clock() - job.began
 
     def _turn_window(self) -> None:
         """Begin to fold what has come together, if there is enough and nothing is being folded."""
