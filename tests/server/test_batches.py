@@ -112,10 +112,12 @@ async def test_who_asks_again_at_once_goes_with_those_who_waited(
     assert store.might_block[before] is quick, "the loop waits only where that is short"
 
 
+@pytest.mark.parametrize("few", [0, 1])
 async def test_who_waited_goes_alone_if_nobody_asks_again(
-    inside: Inside, store: GatedStore, monkeypatch: pytest.MonkeyPatch
+    inside: Inside, store: GatedStore, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     monkeypatch.setattr(batches, "QUICK", 1e9)
+    monkeypatch.setattr(batches, "FEW", few)
     first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
     await answer_one_while_another_waits(inside, store, first, second)
     store.let()
@@ -123,7 +125,7 @@ async def test_who_waited_goes_alone_if_nobody_asks_again(
 
     assert len(second.replies()) == 1
     assert [type(change) for change in store.kept[-1]] == [PutCounter, PutRow]
-    assert not store.might_block[-1]
+    assert store.might_block[-1] is bool(few), "the loop waits while others are at work only if they are few"
 
 
 async def test_a_store_that_fails_in_the_call_is_broken(

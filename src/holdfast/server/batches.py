@@ -26,6 +26,8 @@ MOST_LAZY = 1_000
 
 QUICK = 0.001
 """Seconds that a commit takes where it is worth while to make two of one, and where the loop may wait for it."""
+FEW = 64
+"""How many connections have so little to say meanwhile that to wait for a quick commit is cheaper than a thread."""
 
 Parcel = tuple["Connection", bytes, int]
 """Something to be said on a connection, and how many replies are in it."""
@@ -51,11 +53,12 @@ class Batches:
         store: Store,
         loop: asyncio.AbstractEventLoop,
         tally: Tally,
+        end_turn: Callable[[], None],
         refused: Callable[[StoreFull], None],
         broken: Callable[[Exception], None],
     ) -> None:
         self.store, self.loop, self.tally = store, loop, tally
-        self._refused, self._broken = refused, broken
+        self._end_turn, self._refused, self._broken = end_turn, refused, broken
         self.changes: list[Change] = []
         """What was applied since the last commit began, in order."""
         self.undo: list[Callable[[], None]] = []
@@ -88,6 +91,7 @@ class Batches:
             self.loop.call_soon(self._turn_over)
 
     def _turn_over(self) -> None:
+        self._end_turn()
         self._due = False
         self._go_on()
 
@@ -136,15 +140,21 @@ class Batches:
     def _begin(self) -> None:
         changes, self.changes, self.urgent = self.changes, [], False
         undo, self.undo = self.undo, []
-        alone = self.quick and len(self.output) >= self._expected
+        may_block = self.quick and (len(self.output) >= self._expected or len(self.output) <= FEW)
         commit = Commit(changes, undo, *self.take(), clock.now())
         self._said = 0
+        keeping: asyncio.Future[None]
         try:
-            self._keeping = asyncio.ensure_future(self.store.keep(changes, alone), loop=self.loop)
+            keeping = asyncio.ensure_future(self.store.keep(changes, may_block), loop=self.loop)
         except Exception as error:  # noqa: BLE001 as when it fails later
-            self._keeping = self.loop.create_future()
-            self._keeping.set_exception(error)
-        self._keeping.add_done_callback(partial(self._over, commit))
+            keeping = self.loop.create_future()
+            keeping.set_exception(error)
+        self._keeping = keeping
+        if keeping.done():
+            # At once, and not after those whose requests have come meanwhile.
+            self._over(commit, keeping)
+        else:
+            keeping.add_done_callback(partial(self._over, commit))
 
     def _over(self, commit: Commit, keeping: asyncio.Future[None]) -> None:
         self._keeping = None

@@ -26,7 +26,7 @@ UNANSWERED: grammar.Options = {b"UNANSWERED": ("unanswered", None)}
 def own_claim(connection: Connection, raw: bytes, sides_too: bool = False) -> tuple[str, str]:
     """A claim's id and its session, if the connection speaks for that; nobody can name another's claim."""
     head, _, tail = raw.rpartition(b"-")
-    if not (tail.isalnum() and len(tail) <= 32):
+    if not (tail.isalnum() and len(tail) <= grammar.LONGEST_SUFFIX):
         grammar.suffix(tail)
     session = head.decode()
     if session != connection.session or (connection.side and not sides_too):

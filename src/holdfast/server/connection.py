@@ -7,12 +7,14 @@ import itertools
 import logging
 import socket
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.server import resp
 from holdfast.server.burdens import heaviest
 from holdfast.server.frames import Frame, FrameReader
 from holdfast.server.resp import RESP2, RESP3
+from holdfast.server.together import PLAIN
 from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ FRAMES_A_TURN, FRAMES_A_SHORT_TURN = 256, 32
 A commit begins after a turn of the loop. Where commits are quick, turns are short: of many requests that came together
 the first are answered while the others are carried out, and the client works on those answers meanwhile.
 """
+
+LONGEST_PLAIN = 64
+"""Bytes of a reply to a plain request, at most."""
 
 _ids = itertools.count(1)
 
@@ -70,7 +75,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._choked = False
         self._owed = self.unsaid = 0
-        """Replies that are not let out yet, and bytes of all that is not."""
+        """Requests whose replies are not let out yet, and bytes of all that is not."""
 
     # From the transport
 
@@ -101,9 +106,15 @@ class Connection(asyncio.Protocol):
         if not self._owed and self._reading and not self.closing:
             frame = self._reader.single(data)
             if frame is not None:
-                service.begin_turn()
-                self._carry_out(frame)
+                self._owed = 1
+                if frame[0] in PLAIN:
+                    service.together.add(self, frame)
+                else:
+                    service.together.carry_out()
+                    service.begin_turn()
+                    self.carry_out(frame)
                 return
+        service.together.carry_out()
         self._receive(data)
 
     def _receive(self, data: bytes) -> None:
@@ -121,13 +132,10 @@ class Connection(asyncio.Protocol):
             self._work()
         else:
             service.begin_turn()
-            self.spent = False
-            for at, frame in enumerate(frames):
-                self._carry_out(frame)
-                if self.held or self.closing or self.spent or self._busy():
-                    self._backlog += frames[at + 1 :]
-                    self._steer()
-                    break
+            done = self._carry_out_some(frames)
+            if done < len(frames):
+                self._backlog += frames[done:]
+                self._steer()
         if reader.error is not None and not self._backlog and not self.held:
             self._refuse_rest()
 
@@ -175,13 +183,13 @@ class Connection(asyncio.Protocol):
         self._working = False
         if self.closing:
             return
+        self.service.together.carry_out()
         self.service.begin_turn()
-        self.spent = False
         backlog = self._backlog
-        for _ in range(min(self._at_once(), len(backlog))):
-            if self.held or self.closing or self.spent or self._busy():
-                break
-            self._carry_out(backlog.popleft())
+        frames = [backlog.popleft() for _ in range(min(self._at_once(), len(backlog)))]
+        done = self._carry_out_some(frames)
+        if not self.closing:
+            backlog.extendleft(reversed(frames[done:]))
         if self._reader.more and not backlog and not self.closing:
             backlog += self._reader.further()
             self._count_unfinished(self._reader.size)
@@ -189,13 +197,35 @@ class Connection(asyncio.Protocol):
             self._refuse_rest()
         self._steer()
 
-    def _carry_out(self, frame: Frame) -> None:
+    def _carry_out_some(self, frames: Sequence[Frame]) -> int:
+        """Carry out requests, as many as may be before something else is; how many that were."""
+        self.spent = False
+        done = 0
+        while done < len(frames) and not (self.held or self.closing or self.spent or self._busy()):
+            plain = self._carry_out_plain(frames[done:] if done else frames)
+            if not plain:
+                self._owed += 1
+                self.carry_out(frames[done])
+            done += plain or 1
+        return done
+
+    def _carry_out_plain(self, frames: Sequence[Frame]) -> int:
+        """Carry out the first requests together if they are plain; how many that were."""
+        if frames[0][0] not in PLAIN:
+            return 0
+        limits = self.service.limits
+        room = min(limits.pipeline - self._owed, (limits.output // 4 - self.unsaid) // LONGEST_PLAIN)
+        replies = self.service.together.begin([(self, frame) for frame in frames[:room]])
+        if replies:
+            self._owed += len(replies)
+            self._say(b"".join(replies), len(replies))
+        return len(replies)
+
+    def carry_out(self, frame: Frame) -> None:
         """Run one request. Whatever it is, it gets one reply, now or later."""
         reply = self.commands.carry_out(self, frame)
         if reply is not None:
-            self._owed += 1
-            self.unsaid += len(reply)
-            self.service.batches.output.append((self, reply, 1))
+            self._say(reply, 1)
 
     def _at_once(self) -> int:
         return FRAMES_A_SHORT_TURN if self.service.batches.quick else FRAMES_A_TURN
@@ -252,7 +282,6 @@ class Connection(asyncio.Protocol):
 
     def _say(self, data: bytes, replies: int = 0) -> None:
         """Say something with this batch; whether it is a reply counts if the batch is refused."""
-        self._owed += replies
         self.unsaid += len(data)
         self.service.batches.output.append((self, data, replies))
 

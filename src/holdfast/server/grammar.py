@@ -17,7 +17,8 @@ LOCK, SEMAPHORE, CELL, NAMESPACE = "holdfast.lock", "holdfast.semaphore", "holdf
 _PLAIN_NAME = re.compile(rb"[A-Za-z0-9_:-][A-Za-z0-9_:.-]{0,511}")
 _SESSION = re.compile(rb"[A-Za-z0-9_]{8,64}")
 _SECRET = re.compile(rb"[A-Za-z0-9_-]{22,128}")
-_SUFFIX = re.compile(rb"[A-Za-z0-9_]{1,32}")
+LONGEST_SUFFIX = 32
+_SUFFIX = re.compile(rb"[A-Za-z0-9_]{1,%d}" % LONGEST_SUFFIX)
 _WATCH = re.compile(rb"[A-Za-z0-9_-]{1,64}")
 _TICKET = re.compile(rb"[\x21-\x7e]{1,128}")
 _KIND = re.compile(rb"[A-Za-z0-9_-]{1,64}\.[A-Za-z0-9_.-]{0,63}")
@@ -42,10 +43,16 @@ def expect(frame: Frame, least: int, most: int) -> None:
         raise WireError("ERR", f"wrong number of arguments for '{frame[0].decode(errors='replace')}', see docs/wire.md")
 
 
+def plain_name(raw: bytes) -> str | None:
+    """A name that is no path and that nobody has to look at twice; None if it is another, or none."""
+    return raw.decode() if _PLAIN_NAME.fullmatch(raw) else None
+
+
 def name(raw: bytes) -> str:
     """The name of a lock or cell."""
-    if _PLAIN_NAME.fullmatch(raw):
-        return raw.decode()
+    plain = plain_name(raw)
+    if plain is not None:
+        return plain
     try:
         return check_name(raw.decode())
     except InvalidRequest as error:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.table import Dictionary, commands, shortcuts
-from holdfast.core.table.changes import Change, DropCell, DropRow, DropSession
+from holdfast.core.table.changes import Change, DropCell, DropRow, DropSession, PutCounter, PutRow
 from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
 from holdfast.core.table.directory import Name
 from holdfast.core.table.lines import DONE, granted
@@ -19,7 +19,7 @@ from holdfast.core.table.machine import begin
 from holdfast.core.table.questions import Question, Under
 from holdfast.core.table.rows import Row
 from holdfast.core.table.step import Step
-from holdfast.model import Claim, Gone, LockInfo, Refused
+from holdfast.model import Claim, Gone, Granted, LockInfo, Refused
 from holdfast.server import answers
 from holdfast.server.attachments import Attachments
 from holdfast.server.batches import FULL, Batches
@@ -31,6 +31,7 @@ from holdfast.server.resp import OVER
 from holdfast.server.store import Store, StoreFull
 from holdfast.server.tally import Tally
 from holdfast.server.terms import TermsReader
+from holdfast.server.together import Together
 from holdfast.server.users import User, Users
 from holdfast.server.waits import Waits
 from holdfast.server.wire_error import WireError, may_not_read
@@ -93,7 +94,8 @@ class Service:
         self.attachments = Attachments()
         self.openers = Openers()
         self.waits = Waits(loop, self.wait_over, self.fetch_now, self._wait_stopped)
-        self.batches = Batches(store, loop, self.tally, self._refused, broken)
+        self.batches = Batches(store, loop, self.tally, self._end_turn, self._refused, broken)
+        self.together = Together(self)
         self.unfinished = 0
         """Bytes of requests that have not arrived completely."""
         self.stopping = False
@@ -189,6 +191,7 @@ class Service:
 
     def stop(self, come_back_ms: int) -> None:
         """Take no more commands, and tell those who wait to come back."""
+        self.together.carry_out()
         self.stopping = True
         self.batches.gather()
         for connection in list(self.connections):
@@ -199,6 +202,9 @@ class Service:
             connection.push("hf.bye", come_back_ms)
 
     # Time
+
+    def _end_turn(self) -> None:
+        self.together.carry_out()
 
     def begin_turn(self) -> float:
         """The time for the commands that come now. Whoever has died is taken out first, in the same batch:
@@ -263,22 +269,28 @@ class Service:
 
     def enter(self, claim: Claim) -> Any:
         """Run an acquire, in the short way if it can be."""
-        done = shortcuts.take(self.table, claim, self.now)
-        if done is None:
-            return self.step(commands.Enter(claim))
-        reply, changes = done
-        self.batches.changes += changes
-        self.batches.urgent = True
-        return reply
+        done = self.step_plainly(((claim.session, claim.id, claim),))
+        return Granted(done[0].row.order, None, claim.max_hold) if done else self.step(commands.Enter(claim))
 
     def release(self, row: Row) -> Any:
         """The same for a release."""
-        changes = shortcuts.give_back(self.table, row, self.now)
-        if changes is None:
-            return self.step(commands.Release(row.claim))
-        self.batches.changes += changes
-        self.batches.urgent = True
-        return DONE
+        claim = row.claim
+        return DONE if self.step_plainly(((claim.session, claim.id, None),)) else self.step(commands.Release(claim))
+
+    def step_plainly(self, steps: Iterable[shortcuts.Plain]) -> list[PutRow | DropRow]:
+        """Take as many of these steps, from the first on, as can be taken in the short way; what each of them did."""
+        batches, last = self.batches, self.table.last(0)
+        done: list[PutRow | DropRow] = []
+        try:
+            shortcuts.carry_out(self.table, steps, self.now, done)
+        finally:
+            if done:
+                number = self.table.last(0)
+                if number > last:
+                    batches.changes.append(PutCounter(0, number))
+                batches.changes += done
+                batches.urgent = True
+        return done
 
     def step_lazily(self, command: Command) -> Any:
         """The same for a heartbeat: what it changes is kept with the next batch, whenever that is."""

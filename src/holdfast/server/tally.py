@@ -47,6 +47,11 @@ class Tally:
         self.commit_seconds = Histogram(SECONDS)
         self.commit_changes = Histogram(SIZES)
 
+    def plain(self, commands: int, releases: int) -> None:
+        self.commands += commands
+        self.grants += commands - releases
+        self.releases += releases
+
     def granted_from_line(self, since: float | None, now: float) -> None:
         self.grants += 1
         if since is not None:

@@ -26,6 +26,7 @@ ACQUIRE: grammar.Options = {
     b"WAIT": ("wait", grammar.milliseconds),
     b"BLOCK": ("block", None),
 }
+NOT_PLAIN = frozenset({"limit", "subtree", "reentrant", "max_hold"})
 MOST_KNOWN, SHORT = 1_000, 256
 """How many terms are remembered, and of how many bytes: any client can make up others."""
 
@@ -46,10 +47,12 @@ class Terms(NamedTuple):
     """For how long it may stand in line, in seconds; None: as long as it takes."""
     blocks: bool
     """Whether the reply comes when that is decided."""
+    plain: bool
+    """Whether a free lock is granted on them without a look at anything else."""
 
     def claim(self, id_: str, session: str, name: str) -> Claim:
         """The claim of a session on these terms."""
-        told, kind, mode, subtree, limit, reentrant, max_hold, note, thread, wait, _ = self
+        told, kind, mode, subtree, limit, reentrant, max_hold, note, thread, wait, _, _ = self
         owner = session if told is None else owner_of(session, told)
         waits = wait != 0
         return Claim(
@@ -69,11 +72,15 @@ class TermsReader:
         self.limits = limits
         self._known: dict[tuple[bytes, ...], Terms] = {}
 
+    def known(self, frame: Frame) -> Terms | None:
+        """Those of an HF.ACQUIRE, if they are remembered."""
+        return self._known.get(tuple(frame[3:]))
+
     def acquire(self, frame: Frame) -> Terms:
         """Those of an HF.ACQUIRE."""
-        words = tuple(frame[3:])
-        terms = self._known.get(words)
+        terms = self.known(frame)
         if terms is None:
+            words = tuple(frame[3:])
             terms = self.read(frame, 3, ACQUIRE)
             if sum(map(len, words)) <= SHORT:
                 if len(self._known) >= MOST_KNOWN:
@@ -100,4 +107,5 @@ class TermsReader:
             thread=get("thread", ""),
             wait=get("wait"),
             blocks="block" in found,
+            plain=NOT_PLAIN.isdisjoint(found),
         )

@@ -1,95 +1,79 @@
-"""The two steps that nearly all commands are, taken without questions: a free lock, and one that nobody waits for.
+"""The two steps that nearly all commands are, taken without questions: free locks, and locks that nobody waits for.
 
-What they do is what `lines.enter` and `lines.release` do, and the dictionary with their changes, by test. Whatever is
-not plain is left to those.
+Many at a time, in order. What they do is what `lines.enter` and `lines.release` do one by one, and the dictionary with
+their changes, by test. They stop before the first that is not plain, which is left to those.
 """
 
 from __future__ import annotations
 
-from holdfast.core.table.changes import Change, DropRow, PutCounter, PutRow
+from collections.abc import Iterable
+
+from holdfast.core.table.changes import DropRow, PutRow
 from holdfast.core.table.dictionary import Dictionary
-from holdfast.core.table.directory import Name
 from holdfast.core.table.rows import Row
-from holdfast.model import MAX_TOKEN, Claim, Granted
+from holdfast.model import MAX_TOKEN, Claim
+
+Plain = tuple[str, str, Claim | None]
+"""A session, the id of one of its claims, and that claim if it wants a lock; None if it gives one back."""
 
 
-def take(table: Dictionary, claim: Claim, now: float) -> tuple[Granted, list[Change]] | None:
-    """Grant a newcomer a lock that nobody has and nobody watches; None if there is more to it."""
-    name = claim.name
-    key = (claim.kind, name)
-    if (
-        claim.limit
-        or claim.reentrant
-        or claim.subtree
-        or "/" in name
-        or key in table.alone
-        or key in table.lines
-        or claim.id in table.rows
-        or table.watches
-    ):
-        return None
-    session = table.sessions.get(claim.session)
-    stones = table.tombstones.get(claim.session)
-    number = table.last(0) + 1
-    if session is None or session.expires_at <= now or (stones and claim.id in stones) or number > MAX_TOKEN:
-        return None
-    hold = claim.max_hold
-    row = Row(claim, number, now, number, None, None if hold is None else now + hold)
-    table.counters[0] = number
-    _put(table, key, row)
-    return Granted(number, None, hold), [PutCounter(0, number), PutRow(row)]
-
-
-def give_back(table: Dictionary, row: Row, now: float) -> list[Change] | None:
-    """Take out a claim that holds, alone on a name that nobody watches; None if there is more to it."""
-    claim = row.claim
-    name = claim.name
-    key = (claim.kind, name)
-    session = table.sessions.get(claim.session)
-    stones = table.tombstones.get(claim.session)
-    if (
-        row.dies_at is not None
-        or claim.limit
-        or claim.subtree
-        or "/" in name
-        or key not in table.alone
-        or table.watches
-        or session is None
-        or session.expires_at <= now
-        or (stones and claim.id in stones)
-    ):
-        return None
-    _drop(table, key, row)
-    return [DropRow(row)]
-
-
-def _put(table: Dictionary, key: Name, row: Row) -> None:
-    """`put_row` for a new claim that holds alone a name that is no path."""
-    claim = row.claim
-    id_, owner, session = claim.id, claim.owner, claim.session
-    table.claims_of[owner] = table.claims_of.get(owner, 0) + 1
-    mine = table.by_session.get(session)
-    if mine is None:
-        mine = table.by_session[session] = {}
-    table.rows[id_] = mine[id_] = table.alone[key] = row
-    table.directory.add(key)
-    if row.dies_at is not None:
-        table.mortal.put(id_, row.dies_at)
-
-
-def _drop(table: Dictionary, key: Name, row: Row) -> None:
-    """`drop_row` for a claim like that, if it has no end of its own."""
-    claim = row.claim
-    id_, owner, session = claim.id, claim.owner, claim.session
-    del table.rows[id_], table.alone[key]
-    table.directory.drop(key)
-    mine = table.by_session[session]
-    if len(mine) == 1:
-        del table.by_session[session]
-    else:
-        del mine[id_]
-    left = table.claims_of[owner] - 1
-    if left:
-        table.claims_of[owner] = left
-    else:
-        del table.claims_of[owner]
+def carry_out(table: Dictionary, steps: Iterable[Plain], now: float, done: list[PutRow | DropRow]) -> None:
+    """Grant what nobody has, and take out what nobody waits for, if nobody watches; `done` gets a change for each."""
+    if table.watches:
+        return
+    rows, alone, lines, claims_of, by_session = table.rows, table.alone, table.lines, table.claims_of, table.by_session
+    add, drop = table.directory.add, table.directory.drop
+    number, counters = table.last(0), table.counters
+    alive = None
+    stones: Iterable[str] = ()
+    for session, id_, claim in steps:
+        if session is not alive:
+            found = table.sessions.get(session)
+            if found is None or found.expires_at <= now:
+                break
+            alive, stones = session, table.tombstones.get(session, ())
+        if id_ in stones:
+            break
+        if claim is not None:
+            key = (claim.kind, claim.name)
+            if key in alone or key in lines or id_ in rows or "/" in claim.name or number >= MAX_TOKEN:
+                break
+            if claim.limit or claim.reentrant or claim.subtree:
+                break
+            number += 1
+            counters[0] = number
+            if claim.max_hold is None:
+                row = Row(claim, number, now, number)
+            else:
+                row = Row(claim, number, now, number, None, now + claim.max_hold)
+                table.mortal.put(id_, now + claim.max_hold)
+            mine = by_session.get(session)
+            if mine is None:
+                mine = by_session[session] = {}
+            rows[id_] = mine[id_] = alone[key] = row
+            owner = claim.owner
+            claims_of[owner] = claims_of.get(owner, 0) + 1
+            add(key)
+            done.append(PutRow(row))
+        else:
+            held = rows.get(id_)
+            if held is None or held.dies_at is not None:
+                break
+            claim = held.claim
+            key = (claim.kind, claim.name)
+            if key not in alone or "/" in claim.name or claim.limit or claim.subtree or claim.session != session:
+                break
+            del rows[id_], alone[key]
+            mine = by_session[session]
+            if len(mine) == 1:
+                del by_session[session]
+            else:
+                del mine[id_]
+            owner = claim.owner
+            left = claims_of[owner] - 1
+            if left:
+                claims_of[owner] = left
+            else:
+                del claims_of[owner]
+            drop(key)
+            done.append(DropRow(held))

@@ -13,9 +13,9 @@ from holdfast.simulate.scenarios.server_crash import plot_with
 class HastyBatches(Batches):
     """Lets replies out at the end of a turn, whatever the store says."""
 
-    def _turn_over(self) -> None:
+    def _go_on(self) -> None:
         self.let_out(*self.take())
-        super()._turn_over()
+        super()._go_on()
 
 
 class Hasty(LockServer):
@@ -24,7 +24,9 @@ class Hasty(LockServer):
     def serve(self) -> WatchedService:
         service = super().serve()
         before = service.batches
-        service.batches = HastyBatches(self.store, self.loop.loop, service.tally, before._refused, before._broken)
+        service.batches = HastyBatches(
+            self.store, self.loop.loop, service.tally, before._end_turn, before._refused, before._broken
+        )
         return service
 
 
