@@ -53,9 +53,9 @@ def read(chunks: list[bytes]) -> tuple[list[list[bytes]], str | None]:
     reader = FrameReader(MOST)
     frames: list[list[bytes]] = []
     for chunk in chunks:
-        frames += reader.feed(chunk)
+        frames += map(list, reader.feed(chunk))
         while reader.more:
-            frames += reader.further()
+            frames += map(list, reader.further())
         assert reader.size <= MOST + len(chunk)
         if reader.error is not None:
             return frames, reader.error.problem
@@ -94,6 +94,18 @@ def test_nearly_every_request_is_taken_as_a_single_one() -> None:
     long = [b"x" * 1000] * 5
     assert FrameReader(6000).single(pack(tuple(long))) == long
     assert FrameReader(5000).single(pack(tuple(long))) is None
+
+
+@quick
+@given(st.integers(1, 4), st.lists(st.binary(max_size=20), min_size=8, max_size=24), st.integers(0, 200), pieces)
+def test_frames_that_are_alike_are_read_as_others_are(size: int, words: list[bytes], at: int, piece: bytes) -> None:
+    frames = [words[start : start + size] for start in range(0, len(words) - len(words) % size, size)]
+    data = b"".join(pack(tuple(frame)) for frame in frames)
+    whole = spoilt((data, at, piece))
+
+    assert read([data]) == (frames, None)
+    # Byte by byte nothing is ever alike.
+    assert read([whole]) == read([whole[here : here + 1] for here in range(len(whole))])
 
 
 @quick
@@ -148,7 +160,7 @@ def test_a_frame_that_comes_byte_by_byte_costs_no_more_than_its_length() -> None
     frame = pack(("HF.CELLSET", "k", b"x" * 100_000))
     found: list[list[bytes]] = []
     for at in range(len(frame)):
-        found += reader.feed(frame[at : at + 1])
+        found += map(list, reader.feed(frame[at : at + 1]))
 
     assert found == [[b"HF.CELLSET", b"k", b"x" * 100_000]]
 

@@ -26,7 +26,7 @@ ACQUIRE: grammar.Options = {
     b"WAIT": ("wait", grammar.milliseconds),
     b"BLOCK": ("block", None),
 }
-NOT_PLAIN = frozenset({"limit", "subtree", "reentrant", "max_hold"})
+NOT_PLAIN = frozenset({"owner", "thread", "limit", "subtree", "reentrant", "max_hold"})
 MOST_KNOWN, SHORT = 1_000, 256
 """How many terms are remembered, and of how many bytes: any client can make up others."""
 
@@ -70,23 +70,27 @@ class TermsReader:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._known: dict[tuple[bytes, ...], Terms] = {}
+        self.known: dict[tuple[bytes, ...], Terms] = {}
+        """By the words that say them."""
 
-    def known(self, frame: Frame) -> Terms | None:
-        """Those of an HF.ACQUIRE, if they are remembered."""
-        return self._known.get(tuple(frame[3:]))
-
-    def acquire(self, frame: Frame) -> Terms:
+    def acquire(self, frame: Frame, start: int = 3) -> Terms:
         """Those of an HF.ACQUIRE."""
-        terms = self.known(frame)
+        words = tuple(frame[start:])
+        terms = self.known.get(words)
         if terms is None:
-            words = tuple(frame[3:])
-            terms = self.read(frame, 3, ACQUIRE)
+            terms = self.read(frame, start, ACQUIRE)
             if sum(map(len, words)) <= SHORT:
-                if len(self._known) >= MOST_KNOWN:
-                    self._known.clear()
-                self._known[words] = terms
+                if len(self.known) >= MOST_KNOWN:
+                    self.known.clear()
+                self.known[words] = terms
         return terms
+
+    def try_acquire(self, frame: Frame, start: int) -> Terms | None:
+        """The same; None if something is wrong with them."""
+        try:
+            return self.acquire(frame, start)
+        except (WireError, UnicodeDecodeError):
+            return None
 
     def read(self, frame: Frame, start: int, options: grammar.Options = CLAIM) -> Terms:
         """Those that a request names from `start` on."""

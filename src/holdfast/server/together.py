@@ -76,9 +76,10 @@ class Together:
     def _steps(self, requests: Iterable[Request]) -> Iterator[Plain]:
         """What plain requests ask for, until one of them is something else."""
         service = self._service
-        table, limits, known = service.table, service.limits, service.terms.known
+        limits, table, known = service.limits, service.table, service.terms.known
         has_room = service.store.has_room()
         room = min(limits.claims, limits.claims_per_session) - len(table.rows) - table.stones if has_room else 0
+        longest = limits.text
         for connection, frame in requests:
             session = connection.session
             if not session or connection.side or connection.allowed is not connection.commands.all:
@@ -90,20 +91,27 @@ class Together:
             if size < 3 or frame[0] != ACQUIRE or room <= 0:
                 return
             room -= 1
-            raw, name, terms = frame[1], grammar.plain_name(frame[2]), known(frame)
-            if name is None or terms is None or not terms.plain or not name.startswith(connection.user.holds):
-                return
+            raw, name = frame[1], grammar.plain_name(frame[2])
             id_ = raw.decode(errors="replace")
             head, _, tail = raw.rpartition(b"-")
             own = len(head) == len(session) and id_.startswith(session)
             if not own or not tail.isalnum() or len(tail) > grammar.LONGEST_SUFFIX:
                 return
-            owner = terms.owner
-            if owner is None:
-                owner = session
-            elif not owner.startswith(f"{session}/"):
+            owner, thread, start = session, "", 3
+            if size > 4 and frame[3] == b"OWNER":
+                told, start = frame[4], 5
+                if size > 6 and frame[5] == b"THREAD":
+                    raw, start = frame[6], 7
+                    if len(raw) > longest or not raw.isascii():
+                        return
+                    thread = raw.decode()
+                owner = told.decode(errors="replace")
+                if len(told) > longest or not told.isascii() or not owner.startswith(f"{session}/"):
+                    return
+            terms = known.get(tuple(frame[start:])) or service.terms.try_acquire(frame, start)
+            if name is None or terms is None or not terms.plain or not name.startswith(connection.user.holds):
                 return
             yield session, id_, Claim(
                 id_, session, owner, terms.kind, name, terms.mode, False, 0, terms.wait != 0, False, None, terms.note,
-                terms.thread,
+                thread,
             )  # fmt: skip
