@@ -34,15 +34,15 @@ async def main(kind, url, tasks, seconds):
     since = done[0] + (done[-1] - done[0]) / 10
     print(json.dumps(sum(moment >= since for moment in done) / (done[-1] - since)))
 
-kind, url, tasks, seconds = json.loads(sys.argv[1])
-with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+kind, url, tasks, seconds, uv = json.loads(sys.argv[1])
+with asyncio.Runner(loop_factory=uvloop.new_event_loop if uv else None) as runner:
     runner.run(main(kind, url, tasks, seconds))
 """
 
 
-def measure_tasks(kind: str, url: str, tasks: int, seconds: float) -> float:
-    """In a process of its own, the same loop for both."""
-    given = json.dumps([kind, url, tasks, seconds])
+def measure_tasks(kind: str, url: str, tasks: int, seconds: float, uv: bool = False) -> float:
+    """In a process of its own; on the loop that asyncio.run gives, or on uvloop."""
+    given = json.dumps([kind, url, tasks, seconds, uv])
     done = subprocess.run([sys.executable, "-c", _CODE, given], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return float(json.loads(done.stdout))

@@ -429,6 +429,26 @@ async def test_a_blocked_claim_that_was_not_kept_is_told(inside: Inside, store: 
     assert second.replies() == [b"PONG"]
 
 
+async def test_who_asked_again_for_what_it_still_has_is_told_so(inside: Inside, store: GatedStore) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    first.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    first.send("HF.RELEASE", "session1-1")
+    second.send("HF.ACQUIRE", "session2-1", "k")
+    first.send("HF.ACQUIRE", "session1-1", "k", "WAIT", 60_000, "BLOCK")
+    await inside.turn()
+    store.let(StoreFull("test", "no room"))
+    await inside.settle()
+    first.replies()
+    inside.service.wait_over("session1-1")
+    await inside.settle()
+
+    assert first.replies()[0][0] == b"granted"
+    assert not first.connection.held
+
+
 async def in_line(inside: Inside, store: GatedStore, wait: int) -> tuple[Client, Client]:
     """One who holds a lock, and one whose wait for it is kept."""
     first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")

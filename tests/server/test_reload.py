@@ -70,7 +70,7 @@ async def test_a_lower_limit_counts_for_words_that_were_taken_before() -> None:
 
     assert process.service.terms.acquire(frame).note == "twenty letters, no less"
     process.service.terms.acquire(long)
-    assert len(process.service.terms._known) == 1, "what is long is not remembered"
+    assert len(process.service.terms.known) == 1, "what is long is not remembered"
     process.reload()
     with pytest.raises(WireError, match="limit text is 10"):
         process.service.terms.acquire(frame)

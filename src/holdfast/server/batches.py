@@ -27,7 +27,7 @@ MOST_LAZY = 1_000
 QUICK = 0.001
 """Seconds that a commit takes where it is worth while to make two of one, and where the loop may wait for it."""
 FEW = 64
-"""How many connections have so little to say meanwhile that to wait for a quick commit is cheaper than a thread."""
+"""How many parcels are so few that the loop waits for a quick commit: to change threads would cost more."""
 
 Parcel = tuple["Connection", bytes, int]
 """Something to be said on a connection, and how many replies are in it."""
@@ -91,9 +91,11 @@ class Batches:
             self.loop.call_soon(self._turn_over)
 
     def _turn_over(self) -> None:
-        self._end_turn()
-        self._due = False
-        self._go_on()
+        try:
+            self._end_turn()
+        finally:
+            self._due = False
+            self._go_on()
 
     def _go_on(self) -> None:
         """Begin the next commit, unless one is under way or it is better to wait for company."""
@@ -135,7 +137,7 @@ class Batches:
     def _patience_over(self) -> None:
         # Timers are coarse: this one may be early, by as much as it was for.
         self._patient_until = 0.0
-        self._go_on()
+        self._turn_over()
 
     def _begin(self) -> None:
         changes, self.changes, self.urgent = self.changes, [], False
@@ -238,6 +240,7 @@ class Batches:
     async def finish(self) -> None:
         """Bring everything to the store that was gathered, heartbeats too, and let it out."""
         self._expected = 0
+        self._end_turn()
         while self.changes or self.output or self._keeping is not None:
             self.urgent = self.urgent or bool(self.changes)
             self.gather()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.server import resp
 from holdfast.server.burdens import heaviest
 from holdfast.server.frames import Frame, FrameReader
+from holdfast.server.gathering import AT_ONCE, PLAIN, Pace
 from holdfast.server.resp import RESP2, RESP3
-from holdfast.server.together import PLAIN
 from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ class Connection(asyncio.Protocol):
             if frame is not None:
                 self._owed = 1
                 if frame[0] in PLAIN:
-                    service.together.add(self, frame)
+                    service.gathering.add(self, frame)
                 else:
-                    service.together.carry_out()
+                    service.gathering.carry_out()
                     service.begin_turn()
                     self.carry_out(frame)
                 return
-        service.together.carry_out()
+        service.gathering.carry_out()
         self._receive(data)
 
     def _receive(self, data: bytes) -> None:
@@ -183,7 +183,7 @@ class Connection(asyncio.Protocol):
         self._working = False
         if self.closing:
             return
-        self.service.together.carry_out()
+        self.service.gathering.carry_out()
         self.service.begin_turn()
         backlog = self._backlog
         frames = [backlog.popleft() for _ in range(min(self._at_once(), len(backlog)))]
@@ -200,22 +200,27 @@ class Connection(asyncio.Protocol):
     def _carry_out_some(self, frames: Sequence[Frame]) -> int:
         """Carry out requests, as many as may be before something else is; how many that were."""
         self.spent = False
-        done = 0
+        done, pace = 0, Pace()
         while done < len(frames) and not (self.held or self.closing or self.spent or self._busy()):
-            plain = self._carry_out_plain(frames[done:] if done else frames)
-            if not plain:
-                self._owed += 1
-                self.carry_out(frames[done])
-            done += plain or 1
+            if pace.tries(done):
+                plain = self._carry_out_plain(frames[done : done + AT_ONCE])
+                done += plain
+                pace.went(done, plain)
+                if plain:
+                    continue
+            self._owed += 1
+            self.carry_out(frames[done])
+            done += 1
         return done
 
     def _carry_out_plain(self, frames: Sequence[Frame]) -> int:
         """Carry out the first requests together if they are plain; how many that were."""
-        if frames[0][0] not in PLAIN:
+        service = self.service
+        if frames[0][0] not in PLAIN or service.table.watches:
             return 0
-        limits = self.service.limits
+        limits = service.limits
         room = min(limits.pipeline - self._owed, (limits.output // 4 - self.unsaid) // LONGEST_PLAIN)
-        replies = self.service.together.begin([(self, frame) for frame in frames[:room]])
+        replies = service.gathering.carry_out_first([(self, frame) for frame in frames[:room]])
         if replies:
             self._owed += len(replies)
             self._say(b"".join(replies), len(replies))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,13 +25,13 @@ from holdfast.server.attachments import Attachments
 from holdfast.server.batches import FULL, Batches
 from holdfast.server.cell_room import CellRoom
 from holdfast.server.deaths import NEVER, Deaths
+from holdfast.server.gathering import Gathering
 from holdfast.server.limits import Limits
 from holdfast.server.openers import Openers
 from holdfast.server.resp import OVER
 from holdfast.server.store import Store, StoreFull
 from holdfast.server.tally import Tally
 from holdfast.server.terms import TermsReader
-from holdfast.server.together import Together
 from holdfast.server.users import User, Users
 from holdfast.server.waits import Waits
 from holdfast.server.wire_error import WireError, may_not_read
@@ -95,7 +95,7 @@ class Service:
         self.openers = Openers()
         self.waits = Waits(loop, self.wait_over, self.fetch_now, self._wait_stopped)
         self.batches = Batches(store, loop, self.tally, self._end_turn, self._refused, broken)
-        self.together = Together(self)
+        self.gathering = Gathering(self)
         self.unfinished = 0
         """Bytes of requests that have not arrived completely."""
         self.stopping = False
@@ -127,6 +127,7 @@ class Service:
     def retire(self) -> None:
         """Another server leads, or may: nobody is answered any more, and all is forgotten that was not kept."""
         self.elsewhere = NOBODY_LEADS
+        self.gathering.forget()
         for connection in list(self.connections):
             self.waits.ended(connection)
             self.attachments.detach(connection)
@@ -191,7 +192,7 @@ class Service:
 
     def stop(self, come_back_ms: int) -> None:
         """Take no more commands, and tell those who wait to come back."""
-        self.together.carry_out()
+        self.gathering.carry_out()
         self.stopping = True
         self.batches.gather()
         for connection in list(self.connections):
@@ -204,7 +205,7 @@ class Service:
     # Time
 
     def _end_turn(self) -> None:
-        self.together.carry_out()
+        self.gathering.carry_out()
 
     def begin_turn(self) -> float:
         """The time for the commands that come now. Whoever has died is taken out first, in the same batch:
@@ -269,18 +270,23 @@ class Service:
 
     def enter(self, claim: Claim) -> Any:
         """Run an acquire, in the short way if it can be."""
-        done = self.step_plainly(((claim.session, claim.id, claim),))
+        done = self.step_plainly(((claim.session, claim.id, claim),), [])
         return Granted(done[0].row.order, None, claim.max_hold) if done else self.step(commands.Enter(claim))
 
     def release(self, row: Row) -> Any:
         """The same for a release."""
         claim = row.claim
-        return DONE if self.step_plainly(((claim.session, claim.id, None),)) else self.step(commands.Release(claim))
+        done = self.step_plainly(((claim.session, claim.id, None),), [])
+        return DONE if done else self.step(commands.Release(claim))
 
-    def step_plainly(self, steps: Iterable[shortcuts.Plain]) -> list[PutRow | DropRow]:
-        """Take as many of these steps, from the first on, as can be taken in the short way; what each of them did."""
+    def step_plainly(
+        self, steps: Iterable[shortcuts.Plain], done: list[PutRow | DropRow]
+    ) -> Sequence[PutRow | DropRow]:
+        """Take as many of these steps, from the first on, as can be taken in the short way.
+
+        `done` gets what each of them did. If it fails half-way, store and table still agree on that.
+        """
         batches, last = self.batches, self.table.last(0)
-        done: list[PutRow | DropRow] = []
         try:
             shortcuts.carry_out(self.table, steps, self.now, done)
         finally:
@@ -430,6 +436,9 @@ class Service:
             if row is None and blocked is not None:
                 # This turn began with clearing its session away, and that is not done with yet.
                 blocked.answer(answers.encode(Gone("its session ran out"), blocked.resp, blocked.user))
+            elif row is not None and blocked is not None:
+                # It was released and asked for again, and nothing of that was kept: it holds what it held.
+                blocked.answer(answers.encode(self.step(commands.Look(row.claim)), blocked.resp, blocked.user))
             return
         place = self.step(commands.Look(row.claim))
         self.withdraw(row.claim)

@@ -108,8 +108,8 @@ class Store(Protocol):
         `changes` is all that was applied since the call before, in order. StoreFull: none of it was kept.
         StoreBroken: nobody knows. Deposed: another server goes on with what was kept.
         One call at a time. What it needs of the table it takes in the call itself: later the table is ahead of this
-        batch. `may_block`: all who are known to be at work wait for it, so there is nothing to read meanwhile, and the
-        last ones were quick.
+        batch. `may_block`: the last ones were quick, and all who are known to be at work wait for it, or they are few:
+        there is little or nothing to read meanwhile.
         """
         ...
 

@@ -6,10 +6,11 @@ is what `claim_commands` does one by one, in the same order, by test; whatever i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.core.table.changes import PutRow
+from holdfast.core.table.changes import DropRow, PutRow
 from holdfast.core.table.shortcuts import Plain
 from holdfast.model import Claim
 from holdfast.server import grammar
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from holdfast.server.connection import Connection
     from holdfast.server.service import Service
 
+log = logging.getLogger("holdfast.server")
+
 ACQUIRE, RELEASE = b"HF.ACQUIRE", b"HF.RELEASE"
 PLAIN = frozenset({ACQUIRE, RELEASE})
 """What may be carried out together with others."""
@@ -27,8 +30,14 @@ PLAIN = frozenset({ACQUIRE, RELEASE})
 Request = tuple["Connection", Frame]
 
 
-class Together:
-    """Gathers requests until the turn is over, or until something comes that has to see what they did."""
+AT_ONCE = 256
+"""How many are looked at together, at most."""
+MOST_APART = 64
+"""How many are carried out one by one, at most, after some that were not plain: where many want one lock, few are."""
+
+
+class Gathering:
+    """Keeps requests until the turn is over, or until something comes that has to see what they did."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -39,28 +48,42 @@ class Together:
         self._requests.append((connection, frame))
         self._service.batches.gather()
 
+    def forget(self) -> None:
+        """Carry out nothing of what was gathered: its connections are gone."""
+        self._requests = []
+
     def carry_out(self) -> None:
         """Carry out what was gathered, in order."""
         if not self._requests:
             return
         requests, self._requests = self._requests, []
         self._service.begin_turn()
-        output = self._service.batches.output
-        while requests:
-            replies = self.begin(requests)
-            for (connection, _), reply in zip(requests, replies, strict=False):
-                connection.unsaid += len(reply)
-                output.append((connection, reply, 1))
-            rest = requests[len(replies) :]
-            if rest:
-                connection, frame = rest[0]
-                connection.carry_out(frame)
-            requests = rest[1:]
+        done, pace = 0, Pace()
+        while done < len(requests):
+            if pace.tries(done):
+                some = requests[done : done + AT_ONCE]
+                replies = self.carry_out_first(some)
+                output = self._service.batches.output
+                for (connection, _), reply in zip(some, replies, strict=False):
+                    connection.unsaid += len(reply)
+                    output.append((connection, reply, 1))
+                done += len(replies)
+                pace.went(done, len(replies))
+                if len(replies) == len(some):
+                    continue
+            connection, frame = requests[done]
+            connection.carry_out(frame)
+            done += 1
 
-    def begin(self, requests: Sequence[Request]) -> list[bytes]:
+    def carry_out_first(self, requests: Sequence[Request]) -> list[bytes]:
         """Carry out the first of these requests, as many as are plain; their replies."""
         service = self._service
-        done = service.step_plainly(self._steps(requests))
+        done: list[PutRow | DropRow] = []
+        try:
+            service.step_plainly(self._steps(requests), done)
+        except Exception:
+            # A mistake in this server. What was done is answered; the next one is told by itself what is wrong.
+            log.exception("plain requests failed")
         add, now = service.tally.hold_seconds.add, service.now
         replies = []
         for (connection, _), change in zip(requests, done, strict=False):
@@ -77,8 +100,7 @@ class Together:
         """What plain requests ask for, until one of them is something else."""
         service = self._service
         limits, table, known = service.limits, service.table, service.terms.known
-        has_room = service.store.has_room()
-        room = min(limits.claims, limits.claims_per_session) - len(table.rows) - table.stones if has_room else 0
+        room: int | None = None
         longest = limits.text
         for connection, frame in requests:
             session = connection.session
@@ -88,6 +110,10 @@ class Together:
             if size == 2 and frame[0] == RELEASE:
                 yield session, frame[1].decode(errors="replace"), None
                 continue
+            if room is None:
+                # Only those who take something need any.
+                most = min(limits.claims, limits.claims_per_session) if service.store.has_room() else 0
+                room = most - len(table.rows) - table.stones
             if size < 3 or frame[0] != ACQUIRE or room <= 0:
                 return
             room -= 1
@@ -115,3 +141,20 @@ class Together:
                 id_, session, owner, terms.kind, name, terms.mode, False, 0, terms.wait != 0, False, None, terms.note,
                 thread,
             )  # fmt: skip
+
+
+class Pace:
+    """Whether it is worth while to try some together: rarely, after some of which the first was not plain."""
+
+    __slots__ = ("_apart", "_from")
+
+    def __init__(self) -> None:
+        self._from, self._apart = 0, 1
+
+    def tries(self, at: int) -> bool:
+        return at >= self._from
+
+    def went(self, at: int, done: int) -> None:
+        """So many were carried out together, up to the one at `at`."""
+        self._apart = 1 if done else min(2 * self._apart, MOST_APART)
+        self._from = at + self._apart

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from holdfast.core.table import Dictionary
 from holdfast.engines.resp.wire import pack
 from holdfast.server import connection as connection_module
+from holdfast.server.gathering import PLAIN
 from holdfast.server.limits import Limits
 from holdfast.server.memory_store import MemoryStore
 from holdfast.server.service import STOPPING, Service
-from holdfast.server.together import PLAIN
+from holdfast.server.store import StoreBroken
 from holdfast.server.users import User
 from tests.server.inside import Client, Inside
 
@@ -130,8 +131,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     real = Service.step_plainly
 
-    def counted(self: Service, given_steps: Any) -> Any:
-        done = real(self, given_steps)
+    def counted(self: Service, given_steps: Any, done: Any) -> Any:
+        real(self, given_steps, done)
         found.append(len(done))
         return done
 
@@ -215,6 +216,81 @@ async def test_who_is_to_be_answered_at_the_end_of_the_turn_is_answered_by_a_ser
     granted, refused = client.replies()
     assert granted[0] == b"granted"
     assert str(refused).startswith(STOPPING.word)
+    inside.close()
+
+
+class BrokenRoom(MemoryStore):
+    """A store that cannot even say whether it has room."""
+
+    broken = False
+
+    def has_room(self) -> bool:
+        if self.broken:
+            raise StoreBroken("test", "it fails")
+        return True
+
+
+async def test_a_mistake_is_told_to_who_made_it_and_the_others_go_on(steps: list[int]) -> None:
+    store = BrokenRoom()
+    inside = Inside(store)
+    clients = [await opened(inside, f"session{number}") for number in range(4)]
+    clients[0].send("HF.ACQUIRE", "session0-1", "a", "WAIT", 0)
+    await inside.settle()
+    store.broken = True
+    steps.clear()
+    clients[0].send("HF.RELEASE", "session0-1")
+    clients[1].send("HF.ACQUIRE", "session1-1", "a", "WAIT", 0)
+    clients[2].send("HF.RELEASE", "session2-1")
+    clients[3].send("PING")
+    await inside.settle()
+
+    told = [client.replies()[-1] for client in clients]
+    assert told[0] == b"OK"
+    assert str(told[1]).startswith("ERR internal error")
+    assert told[2][0] == b"gone"
+    assert told[3] == b"PONG"
+    assert steps, "the release was not carried out plainly"
+    store.broken = False
+    clients[1].send("HF.ACQUIRE", "session1-1", "a", "WAIT", 0)
+    await inside.settle()
+    assert clients[1].replies()[0][0] == b"granted"
+    inside.close()
+
+
+async def test_what_is_said_together_stays_below_the_limit_for_output(steps: list[int]) -> None:
+    inside = Inside(limits=Limits(output=4 * 64 * 10, pipeline=25))
+    client = await opened(inside, "session1")
+    steps.clear()
+    ask = [pack(("HF.ACQUIRE", f"session1-{number}", f"lock{number}", "WAIT", 0)) for number in range(20)]
+    client.connection.data_received(b"".join(ask))
+    for _ in range(5):
+        await inside.settle()
+
+    assert [reply[0] for reply in client.replies()] == [b"granted"] * 20
+    assert max(steps) == 10
+    inside.close()
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_where_all_want_one_lock_few_are_tried_together(steps: list[int], together: bool) -> None:
+    inside = Inside()
+    clients = [await opened(inside, f"session{number}") for number in range(100 if together else 1)]
+    clients[0].send("HF.ACQUIRE", "session0-0", "a")
+    await inside.settle()
+    steps.clear()
+    if together:
+        for number, client in enumerate(clients):
+            client.send("HF.ACQUIRE", f"session{number}-1", "a", "OWNER", f"session{number}/1")
+    else:
+        ask = [
+            pack(("HF.ACQUIRE", f"session0-{number}", "a", "OWNER", f"session0/{number}")) for number in range(1, 101)
+        ]
+        clients[0].connection.data_received(b"".join(ask))
+    await inside.settle()
+
+    assert inside.service.tally.queued == 100
+    # Each goes the ordinary way, which tries it once; few of them were tried before that.
+    assert len(steps) < 120
     inside.close()
 
 
