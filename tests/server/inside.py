@@ -122,6 +122,28 @@ class Inside:
             self.service._alarm.cancel()
 
 
+SECRET = "x" * 22
+
+
+async def opened(inside: Inside, session: str, user: User | None = None) -> Client:
+    """A connection that speaks for a session."""
+    client = Client(inside, user)
+    client.send("HF.OPEN", session, SECRET, 60_000)
+    await inside.settle()
+    client.replies()
+    return client
+
+
+class StillStore(MemoryStore):
+    """A store in which no time passes, and whose tokens are the same every time."""
+
+    def load(self) -> Dictionary:
+        return Dictionary(1000)
+
+    def now(self) -> float:
+        return 1.0
+
+
 class GatedStore(MemoryStore):
     """A store whose batches are kept when the test says so, with the outcome that it says."""
 

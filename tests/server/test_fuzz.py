@@ -167,7 +167,7 @@ def test_a_frame_that_comes_byte_by_byte_costs_no_more_than_its_length() -> None
 
 WORDS = [
     "HF.OPEN", "HF.RESUME", "HF.RENEW", "HF.CLOSE", "HF.ACQUIRE", "HF.LOOK", "HF.RELEASE", "HF.LEAVE", "HF.HANDOVER",
-    "HF.ADOPT", "HF.BREAK", "HF.INSPECT", "HF.LIST", "HF.CELLGET", "HF.CELLSET", "HF.CELLDEL", "HF.WATCH",
+    "HF.ADOPT", "HF.MANY", "HF.BREAK", "HF.INSPECT", "HF.LIST", "HF.CELLGET", "HF.CELLSET", "HF.CELLDEL", "HF.WATCH",
     "HF.CELLWATCH", "HF.FETCH", "HF.UNWATCH", "HF.HELLO", "HF.RAISE", "PING", "ECHO", "HELLO", "AUTH", "CLIENT",
     "COMMAND", "INFO", "SELECT", "CONFIG", "RESET",
 ]  # fmt: skip
@@ -196,11 +196,20 @@ sessions = st.sampled_from(["victim01", "attack01", "attack01", "*"])
 names = st.sampled_from(["secret/k", "secret/k", "secret", "open/k", "open/k", "open", "private/k"])
 keys = st.sampled_from([SECRET, "a" * 22])
 numbers = st.sampled_from([0, 1, 2, 50, 60_000])
+steps = st.lists(
+    st.one_of(
+        st.builds(lambda mark, number, name: f"{mark}{number}\t{name}\tme\tt", st.sampled_from("+?"), numbers, names),
+        numbers.map(lambda number: f"-{number}"),
+        st.text("+?-\t\n1ak/", max_size=8),
+    ),
+    max_size=20,
+).map("\n".join)
 SHAPES: list[tuple[st.SearchStrategy[Any] | str, ...]] = [
     ("HF.OPEN", sessions, keys, st.just(60_000)), ("HF.RESUME", sessions, keys), ("HF.RENEW", sessions),
     ("HF.CLOSE", sessions), ("HF.ACQUIRE", claims, names), ("HF.LOOK", claims), ("HF.RELEASE", claims),
     ("HF.LEAVE", claims), ("HF.HANDOVER", claims, st.just("ticket")),
-    ("HF.ADOPT", claims, claims, st.just("ticket"), names), ("HF.BREAK", names), ("HF.INSPECT", names), ("HF.LIST",),
+    ("HF.ADOPT", claims, claims, st.just("ticket"), names), ("HF.MANY", sessions, st.just("holdfast.lock"), steps),
+    ("HF.BREAK", names), ("HF.INSPECT", names), ("HF.LIST",),
     ("HF.LIST", names), ("HF.CELLGET", names), ("HF.CELLSET", names, st.just("x")), ("HF.CELLDEL", names),
     ("HF.WATCH", sessions, st.just("w"), names), ("HF.CELLWATCH", sessions, st.just("c"), names),
     ("HF.FETCH", sessions, st.sampled_from(["w", "c"]), numbers), ("HF.UNWATCH", sessions, st.just("w")),

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.table import Dictionary
 from holdfast.engines.resp.wire import pack
 from holdfast.server import connection as connection_module
 from holdfast.server.gathering import PLAIN
@@ -20,20 +19,9 @@ from holdfast.server.memory_store import MemoryStore
 from holdfast.server.service import STOPPING, Service
 from holdfast.server.store import StoreBroken
 from holdfast.server.users import User
-from tests.server.inside import Client, Inside
+from tests.server.inside import SECRET, Client, Inside, StillStore, opened
 
-SECRET = "x" * 22
 HALF = User("half", holds=("a", "b"), reads=("",), breaks=("",))
-
-
-class StillStore(MemoryStore):
-    """A store in which no time passes, and whose tokens are the same every time."""
-
-    def load(self) -> Dictionary:
-        return Dictionary(1000)
-
-    def now(self) -> float:
-        return 1.0
 
 
 OPTIONS: list[tuple[bytes, ...]] = [
@@ -115,14 +103,6 @@ def test_together_is_as_one_by_one(given_turns: list[Any]) -> None:
             found.append(asyncio.run(came_to(given_turns)))
 
     assert found[0] == found[1]
-
-
-async def opened(inside: Inside, session: str) -> Client:
-    client = Client(inside)
-    client.send("HF.OPEN", session, SECRET, 60_000)
-    await inside.settle()
-    client.replies()
-    return client
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any
 
 from holdfast.core.table import cells, commands
@@ -29,14 +30,16 @@ class TableVerbs:
     async def close_session(self, session: str, until: float) -> Any:
         return await self._call(commands.Close(session), until)
 
-    async def enter(self, claim: Claim, until: float) -> Any:
-        return await self._call(commands.Enter(claim), until)
+    # These two are most of what there is to do, and leave the awaiting to whoever asks.
+
+    def enter(self, claim: Claim, until: float) -> Coroutine[Any, Any, Any]:
+        return self._call(commands.Enter(claim), until)
+
+    def release(self, claim: Claim, until: float) -> Coroutine[Any, Any, Any]:
+        return self._call(commands.Release(claim), until)
 
     async def look(self, claim: Claim, until: float) -> Any:
         return await self._call(commands.Look(claim), until)
-
-    async def release(self, claim: Claim, until: float) -> Any:
-        return await self._call(commands.Release(claim), until)
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Any:
         return await self._call(commands.Leave(claim, unanswered), until)

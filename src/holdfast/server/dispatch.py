@@ -11,6 +11,7 @@ from holdfast.server import (
     cell_commands,
     claim_commands,
     cluster_commands,
+    many,
     people_commands,
     redis_commands,
     session_commands,
@@ -49,6 +50,7 @@ class Commands:
         self.all: Mapping[bytes, Carry] = {
             **session_commands.COMMANDS,
             **claim_commands.COMMANDS,
+            **many.COMMANDS,
             **people_commands.COMMANDS,
             **cell_commands.COMMANDS,
             **cluster_commands.COMMANDS,

@@ -24,7 +24,7 @@ _COUNTS = {b"*%d" % count: count for count in range(1, MOST_ARGUMENTS + 1)}
 _PARTS = {header: 2 * count + 2 for header, count in _COUNTS.items()}
 """How many parts a request is split into that begins so, with an empty one after it."""
 _MOST_PARTS_OF_ONE = max(_PARTS.values())
-_LENGTHS = [b"$%d" % length for length in range(1024)]
+_LENGTHS = [b"$%d" % length for length in range(4096)]
 _length = _LENGTHS.__getitem__
 
 Frame = Sequence[bytes]

@@ -77,31 +77,37 @@ class Gathering:
 
     def carry_out_first(self, requests: Sequence[Request]) -> list[bytes]:
         """Carry out the first of these requests, as many as are plain; their replies."""
+        done = self.take(self._steps(requests))
+        return [
+            connection.resp.granted % change.row.order if type(change) is PutRow else OK
+            for (connection, _), change in zip(requests, done, strict=False)
+        ]
+
+    def take(self, steps: Iterable[Plain]) -> Sequence[PutRow | DropRow]:
+        """Take the first of these steps, as many as are plain; what each of them did."""
         service = self._service
         done: list[PutRow | DropRow] = []
         try:
-            service.step_plainly(self._steps(requests), done)
+            service.step_plainly(steps, done)
         except Exception:
             # A mistake in this server. What was done is answered; the next one is told by itself what is wrong.
             log.exception("plain requests failed")
-        add, now = service.tally.hold_seconds.add, service.now
-        replies = []
-        for (connection, _), change in zip(requests, done, strict=False):
-            row = change.row
-            if type(change) is PutRow:
-                replies.append(connection.resp.granted % row.order)
-            else:
-                replies.append(OK)
-                add(now - row.since)
-        service.tally.plain(len(replies), replies.count(OK))
-        return replies
+        now = service.now
+        service.tally.plain(len(done), [now - change.row.since for change in done if type(change) is DropRow])
+        return done
+
+    def room(self) -> int:
+        """For how many further claims there is room without a closer look."""
+        service = self._service
+        limits, table = service.limits, service.table
+        most = min(limits.claims, limits.claims_per_session) if service.store.has_room() else 0
+        return most - len(table.rows) - table.stones
 
     def _steps(self, requests: Iterable[Request]) -> Iterator[Plain]:
         """What plain requests ask for, until one of them is something else."""
         service = self._service
-        limits, table, known = service.limits, service.table, service.terms.known
+        known, longest = service.terms.known, service.limits.text
         room: int | None = None
-        longest = limits.text
         for connection, frame in requests:
             session = connection.session
             if not session or connection.side or connection.allowed is not connection.commands.all:
@@ -111,9 +117,7 @@ class Gathering:
                 yield session, frame[1].decode(errors="replace"), None
                 continue
             if room is None:
-                # Only those who take something need any.
-                most = min(limits.claims, limits.claims_per_session) if service.store.has_room() else 0
-                room = most - len(table.rows) - table.stones
+                room = self.room()  # only those who take something need any
             if size < 3 or frame[0] != ACQUIRE or room <= 0:
                 return
             room -= 1

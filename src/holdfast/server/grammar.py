@@ -14,7 +14,9 @@ from holdfast.server.wire_error import WireError
 
 LOCK, SEMAPHORE, CELL, NAMESPACE = "holdfast.lock", "holdfast.semaphore", "holdfast.cell", "holdfast."
 
-_PLAIN_NAME = re.compile(rb"[A-Za-z0-9_:-][A-Za-z0-9_:.-]{0,511}")
+PLAIN_NAME = "[A-Za-z0-9_:-][A-Za-z0-9_:.-]{0,511}"
+"""A name that is no path and that nobody has to look at twice."""
+_PLAIN_NAME = re.compile(PLAIN_NAME.encode())
 _SESSION = re.compile(rb"[A-Za-z0-9_]{8,64}")
 _SECRET = re.compile(rb"[A-Za-z0-9_-]{22,128}")
 LONGEST_SUFFIX = 32

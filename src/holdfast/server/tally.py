@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 
 from holdfast.core.table.rows import Row
 
@@ -24,6 +25,12 @@ class Histogram:
     def add(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def add_all(self, values: Sequence[float]) -> None:
+        counts, bounds = self.counts, self.bounds
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        self.total += sum(values)
 
 
 class Tally:
@@ -47,10 +54,12 @@ class Tally:
         self.commit_seconds = Histogram(SECONDS)
         self.commit_changes = Histogram(SIZES)
 
-    def plain(self, commands: int, releases: int) -> None:
+    def plain(self, commands: int, held: Sequence[float]) -> None:
+        """So many grants and releases; for how long each of those was held that were given back."""
         self.commands += commands
-        self.grants += commands - releases
-        self.releases += releases
+        self.grants += commands - len(held)
+        self.releases += len(held)
+        self.hold_seconds.add_all(held)
 
     def granted_from_line(self, since: float | None, now: float) -> None:
         self.grants += 1

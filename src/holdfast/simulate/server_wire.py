@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hiredis import PushNotification, Reader
 
 from holdfast.engines.holdfast.desk import Desk
+from holdfast.engines.holdfast.words import Request, Step
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.runtime.simulated import Machine, Pause, SimulatedSignal, World, suspend
 from holdfast.simulate.network import Exchange, Network
@@ -145,7 +146,7 @@ class SimulatedWire:
         try:
             await self._shake_hands(server, cable, until)
             route = self._desk.route
-            route.check(address, [await self.call(link, greeting, until) for greeting in route.greetings()])
+            route.check(address, [await self._call(link, greeting, until) for greeting in route.greetings()])
         except Lost as lost:
             link.end(lost.problem)
             raise Lost(f"cannot connect to {address}: {lost.problem}", sent=False, silent=lost.silent) from lost
@@ -169,7 +170,10 @@ class SimulatedWire:
         server.accept(cable)
         self._network.carry(server.machine, self._machine, partial(exchange.answered, True))
 
-    async def call(self, link: SimulatedLink, packed: bytes, until: float) -> Any:
+    async def call(self, link: SimulatedLink, request: Request | Step, until: float) -> Any:
+        return await self._call(link, request.packed, until)
+
+    async def _call(self, link: SimulatedLink, packed: bytes, until: float) -> Any:
         if link.problem is not None:
             raise Lost(link.problem, sent=False)
         sent = self._world.time

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import holdfast
+from holdfast.engines.holdfast.words import Request
 from tests.faults.children import eventually
 from tests.servers.lock_server import LockServer
 
@@ -20,9 +21,9 @@ def test_a_server_that_says_goodbye_to_whoever_has_just_come_back_is_asked_again
         answers: list[object] = []
         call = keeper.wire.call
 
-        async def answered_with_a_goodbye(link: Any, packed: bytes, until: float) -> Any:
-            reply = await call(link, packed, until)
-            if b"HF.RESUME" in packed and not answers:
+        async def answered_with_a_goodbye(link: Any, request: Request, until: float) -> Any:
+            reply = await call(link, request, until)
+            if b"HF.RESUME" in request.packed and not answers:
                 answers.append(reply)
                 engine.desk.hear([b"hf.bye", b"stopping"])
             return reply

@@ -57,9 +57,15 @@ async def stage(subject: Subject, api: Api, url: str) -> AsyncIterator[Stage]:
 
 
 @pytest.fixture
-async def far_stage(subject: Subject, api: Api, url: str, proxy: Proxy) -> AsyncIterator[Stage]:
+def far_url(url: str, proxy: Proxy) -> str:
+    """The engine behind the proxy."""
+    return url.replace(f":{urlsplit(url).port}", f":{proxy.port}", 1)
+
+
+@pytest.fixture
+async def far_stage(subject: Subject, api: Api, far_url: str, proxy: Proxy) -> AsyncIterator[Stage]:
     """Clients behind the proxy."""
-    stage = Stage(subject, api, url.replace(f":{urlsplit(url).port}", f":{proxy.port}", 1))
+    stage = Stage(subject, api, far_url)
     yield stage
     proxy.heal()
     await stage.end()

@@ -6,12 +6,17 @@ their changes, by test. They stop before the first that is not plain, which is l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
 
 from holdfast.core.table.changes import DropRow, PutRow
 from holdfast.core.table.dictionary import Dictionary
 from holdfast.core.table.rows import Row
 from holdfast.model import MAX_TOKEN, Claim
+
+_new_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)
+"""A row of all its fields, in half the time that their names take."""
 
 Plain = tuple[str, str, Claim | None]
 """A session, the id of one of its claims, and that claim if it wants a lock; None if it gives one back."""
@@ -43,7 +48,7 @@ def carry_out(table: Dictionary, steps: Iterable[Plain], now: float, done: list[
             number += 1
             counters[0] = number
             if claim.max_hold is None:
-                row = Row(claim, number, now, number)
+                row = _new_row((claim, number, now, number, None, None, ""))
             else:
                 row = Row(claim, number, now, number, None, now + claim.max_hold)
                 table.mortal.put(id_, now + claim.max_hold)

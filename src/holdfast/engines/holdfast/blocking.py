@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Line
+from holdfast.engines.holdfast.words import Request, Step
 from holdfast.engines.resp.wire import Address
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import BlockingIo
@@ -23,8 +24,8 @@ class BlockingWire:
     async def open(self, address: Address, until: float) -> Line:
         return Line(address, self._desk.route, self._desk.hear, until)
 
-    async def call(self, link: Line, packed: bytes, until: float) -> Any:
-        return link.call(packed, until)
+    async def call(self, link: Line, request: Request | Step, until: float) -> Any:
+        return link.call(request.packed, until)
 
     async def take(self, lock: threading.Lock, until: float) -> bool:
         return lock.acquire(timeout=max(0.0, until - clock.now()))

@@ -5,7 +5,7 @@ Written once: the wire under it blocks or awaits.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from hiredis import ReplyError
 
 from holdfast.core.backoff import full_jitter
 from holdfast.core.table import commands as cmd
+from holdfast.core.table.lines import DONE
 from holdfast.engines.holdfast import words
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.route import TurnedAway
@@ -47,7 +48,7 @@ class Wire(Protocol):
 
     async def open(self, address: Address, until: float) -> Link: ...
 
-    def call(self, link: Any, packed: bytes, until: float) -> Awaitable[Any]: ...
+    def call(self, link: Any, request: words.Request | words.Step, until: float) -> Awaitable[Any]: ...
 
     async def pause(self, seconds: float) -> None: ...
 
@@ -58,15 +59,15 @@ class Wire(Protocol):
         """Wait for it; whether it was had in time."""
 
 
-Carry = Callable[[cmd.Command, float], Awaitable[Any]]
+Carry = Callable[[cmd.Command, float], Coroutine[Any, Any, Any]]
 """Sends a command by another port."""
 
 CLAIMS = frozenset({cmd.Enter, cmd.Release, cmd.HandOver, cmd.Adopt})
 """What only the connection for claims may say, so that a session's claims have one order."""
 
 
-ENDS = (cmd.Release, cmd.Leave)
-"""After these a claim is no longer expected."""
+MOST = frozenset({cmd.Enter, cmd.Release, cmd.Leave})
+"""What nearly all commands are, and nothing is to be seen to but the answer."""
 
 STANDS = frozenset({Granted, Place})
 """The answers to a claim that holds or is in line."""
@@ -83,37 +84,17 @@ class Port:
         self._closed = False
         self._connecting: Any = wire.lock()
 
-    async def call(self, command: cmd.Command, until: float) -> Any:
+    def call(self, command: cmd.Command, until: float) -> Coroutine[Any, Any, Any]:
         """The reply; EngineUnavailable says whether the command may have been carried out."""
-        if self._claims is not None and type(command) in CLAIMS:
-            return await self._claims(command, until)
-        desk = self.desk
-        if isinstance(command, cmd.Enter):
-            new = command.claim.id not in desk.expected
-            desk.expected.add(command.claim.id)
-            request = words.encode(command)
-            try:
-                found = request.decode((await self._carry(request, until))[0])
-            except EngineUnavailable as error:
-                if new and error.outcome == "not done":
-                    # It never came there, and nobody withdraws it.
-                    desk.forget(command.claim.id)
-                raise
-            if type(found) not in STANDS:
-                desk.forget(command.claim.id)
-            return found
-        if isinstance(command, ENDS):
-            request = words.encode(command)
-            reply, repeated = await self._carry(request, until)
-            found = request.decode(reply)
-            desk.forget(command.claim.id)
-            return cmd.Done() if repeated and request.released and words.was_done_before(found) else found
-        return await self._call(command, until)
+        kind = type(command)
+        if self._claims is not None and kind in CLAIMS:
+            return self._claims(command, until)
+        return self._carry(words.ENCODERS[kind](command), until) if kind in MOST else self._call(command, until)
 
     async def _call(self, command: cmd.Command, until: float) -> Any:
-        """The same for all that neither takes nor gives back."""
+        """The same for all that is more than one request and its answer, or less."""
         if isinstance(command, cmd.Sweep):
-            return cmd.Done()  # the server clears away the dead by itself
+            return DONE  # the server clears away the dead by itself
         if isinstance(command, cmd.List):
             return await self._list(command, until)
         if isinstance(command, cmd.Look):
@@ -123,13 +104,12 @@ class Port:
                 # there is nothing to confirm.
                 return handed
         if isinstance(command, cmd.Open):
-            request = words.opening(command, self.desk.secret(command.session.id), self.role)
-        else:
-            request = words.encode(command)
-        found = request.decode((await self._carry(request, until))[0])
-        if isinstance(command, cmd.Open) and isinstance(found, cmd.Opened) and self.link is not None:
-            self.link.session = command.session.id
-        return found
+            session = command.session.id
+            found = await self._carry(words.opening(command, self.desk.secret(session), self.role), until)
+            if isinstance(found, cmd.Opened) and self.link is not None:
+                self.link.session = session
+            return found
+        return await self._carry(words.ENCODERS[type(command)](command), until)
 
     async def _list(self, command: cmd.List, until: float) -> tuple[LockInfo, ...]:
         """All parts of a listing. What changes between two of them may be seen or not; no name is seen twice."""
@@ -137,51 +117,73 @@ class Port:
         cursor: bytes | None = None
         patience = until - self.desk.now()
         while True:
-            request = words.listing(command, cursor)
-            locks, cursor = request.decode((await self._carry(request, until))[0])
+            locks, cursor = await self._carry(words.listing(command, cursor), until)
             found += locks
             if cursor is None:
                 return tuple(found)
             # A limit for an answer, not for as many as there are.
             until = self.desk.now() + patience
 
-    async def _carry(self, request: words.Request, until: float) -> tuple[Any, bool]:
-        """The reply, and whether the command was sent more than once. Goes on trying while it may and there is time."""
+    async def _carry(self, request: words.Request | words.Step, until: float) -> Any:
+        """What a request is answered. Goes on trying while it may and there is time."""
+        desk, expects = self.desk, request.expects
+        new = expects not in desk.expected
+        if expects:
+            desk.expected.add(expects)
         repeated = False
         pauses: Iterator[float] | None = None
-        while True:
-            link, limit = self.link, until
-            try:
-                if link is None or link.problem is not None:
-                    link = None
-                    link = await self._connected(until)
-                if request.repeats and self.desk.route.replicated:
-                    # It may stand still, or be cut off, while another one leads.
-                    limit = min(until, self.desk.now() + SILENT_FOR)
-                if link.session != request.session and not await self._attach(link, request.session, limit):
-                    return OVER, repeated
-                reply = await self.wire.call(link, request.packed, limit)
-            except TurnedAway as away:
-                raise self._unavailable(away.problem, repeated) from away
-            except Lost as lost:
-                if link is not None and lost.sent:
-                    if not request.repeats or (lost.silent and limit == until):
-                        raise self._unavailable(lost.problem, True) from lost
-                    # The claim id makes a repeat safe: it finds what the first try has done.
-                    repeated = True
-                if link is not None and lost.silent and limit < until:
-                    self._desert(link, lost.problem)
-                problem: BaseException = lost
-            else:
-                if not isinstance(reply, ReplyError):
-                    return reply, repeated
-                problem = self._understand(link, reply, repeated)
-            if pauses is None:
-                pauses = full_jitter(FIRST_PAUSE, LAST_PAUSE, self.desk.uniform)
-            pause = next(pauses)
-            if self.desk.now() + pause >= until:
-                raise self._unavailable(str(problem), repeated) from problem
-            await self.wire.pause(pause)
+        try:
+            while True:
+                link, limit = self.link, until
+                try:
+                    if link is None or link.problem is not None:
+                        link = None
+                        link = await self._connected(until)
+                    if desk.route.replicated and request.repeats:
+                        # It may stand still, or be cut off, while another one leads.
+                        limit = min(until, desk.now() + SILENT_FOR)
+                    known = link.session == request.session or await self._attach(link, request.session, limit)
+                    reply = await self.wire.call(link, request, limit) if known else OVER
+                    if not isinstance(reply, ReplyError):
+                        break
+                    problem = self._understand(link, reply, repeated)
+                except TurnedAway as away:
+                    raise self._unavailable(away.problem, repeated) from away
+                except Lost as lost:
+                    repeated = self._lose(link, lost, request, limit, until) or repeated
+                    problem = lost
+                if pauses is None:
+                    pauses = full_jitter(FIRST_PAUSE, LAST_PAUSE, desk.uniform)
+                pause = next(pauses)
+                if desk.now() + pause >= until:
+                    raise self._unavailable(str(problem), repeated) from problem
+                await self.wire.pause(pause)
+        except EngineUnavailable as error:
+            if new and error.outcome == "not done":
+                # It never came there, and nobody withdraws it.
+                desk.forget(expects)
+            raise
+        found = request.decode(reply)
+        if expects:
+            if type(found) not in STANDS:
+                desk.forget(expects)
+        elif request.ends:
+            desk.forget(request.ends)
+            if repeated and words.was_done_before(found):
+                return DONE
+        return found
+
+    def _lose(
+        self, link: Link | None, lost: Lost, request: words.Request | words.Step, limit: float, until: float
+    ) -> bool:
+        """A try is over without an answer; whether it may have been carried out. Raises if it may not be repeated."""
+        sent = link is not None and lost.sent
+        if sent and (not request.repeats or (lost.silent and limit == until)):
+            raise self._unavailable(lost.problem, True) from lost
+        if link is not None and lost.silent and limit < until:
+            self._desert(link, lost.problem)
+        # The claim id makes a repeat safe: it finds what the first try has done.
+        return sent
 
     def _understand(self, link: Link, error: ReplyError, repeated: bool) -> BaseException:
         """What an error reply asks us to do before we try again; raises if trying again is of no use."""

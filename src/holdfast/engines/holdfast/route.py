@@ -42,11 +42,8 @@ class Route:
     def __post_init__(self) -> None:
         self._named = self.addresses
         """Those of the URL. What a server tells is asked first, and forgotten when another one is told."""
-
-    @property
-    def replicated(self) -> bool:
+        self.replicated = len(self._named) > 1
         """Several servers are one only if they share their state."""
-        return len(self._named) > 1
 
     def moved(self, address: Address) -> None:
         """That one leads: it is asked first from now on."""

@@ -7,16 +7,33 @@ import concurrent.futures
 from collections.abc import Callable
 from typing import Any
 
-from hiredis import PushNotification
+from hiredis import PushNotification, ReplyError
 
 from holdfast.core.table.commands import Command
+from holdfast.engines.holdfast import words
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Hear
 from holdfast.engines.holdfast.port import Carry, Port
+from holdfast.engines.resp.joint import Joint
 from holdfast.engines.resp.tasks import Stream
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
+
+
+class StepsJoint(Joint[words.Step]):
+    """Claims and releases that the server carries out one after the other, and answers as one."""
+
+    __slots__ = ()
+
+    def as_one(self) -> bytes:
+        return words.many(self.requests)
+
+    def alone(self) -> bytes:
+        return self.requests[0].packed
+
+    def set_result(self, reply: Any, /) -> None:
+        self.give([reply] * len(self.futures) if isinstance(reply, ReplyError) else reply)
 
 
 class PushStream(Stream):
@@ -33,15 +50,20 @@ class PushStream(Stream):
         self._leaving: str | None = None
         """Why it ends with the last reply."""
 
+    def _make_joint(self, request: words.Step) -> StepsJoint:
+        return StepsJoint(request.group)
+
     def leave(self, problem: str) -> None:
         """End it, as soon as those who have asked have their replies."""
         self._leaving = problem
-        if not self._waiting:
-            self.end(problem)
+        self._end_if_left()
 
     def _answer(self) -> None:
         super()._answer()
-        if self._leaving is not None and not self._waiting:
+        self._end_if_left()
+
+    def _end_if_left(self) -> None:
+        if self._leaving is not None and not self._waiting and self._joint is None:
             self.end(self._leaving)
 
     def _take(self, reply: Any) -> None:
@@ -133,10 +155,10 @@ class TaskWire:
             raise
         return stream
 
-    def call(self, link: PushStream, packed: bytes, until: float) -> asyncio.Future[Any]:
+    def call(self, link: PushStream, request: words.Request | words.Step, until: float) -> asyncio.Future[Any]:
         if link.problem is not None:
             raise Lost(link.problem, sent=False)
-        return link.send(packed, until)
+        return link.join(request, until) if type(request) is words.Step else link.send(request.packed, until)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

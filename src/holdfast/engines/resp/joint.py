@@ -1,10 +1,11 @@
-"""Requests of concurrent tasks that one script carries out together."""
+"""Requests of concurrent tasks that go as one."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from asyncio import Future
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
 
 from hiredis import ReplyError
 
@@ -16,20 +17,17 @@ APART = None
 """The answer to a request that the script has left alone: it has to be sent by itself."""
 
 
-class Joint:
-    """Several requests of one turn of the loop, sent as one, and who waits for their answers.
+R = TypeVar("R")
 
-    A script is called, its arguments are read and its answer is written once for all of them:
-    that is more than half of what a plain step costs the server.
-    """
 
-    __slots__ = ("_again", "_script", "futures", "group", "limits", "requests", "until")
+class Joint(ABC, Generic[R]):
+    """Several requests of one turn of the loop, sent as one, and who waits for their answers."""
 
-    def __init__(self, script: Script, group: str, again: Callable[[Joint, bytes], None]) -> None:
-        self._script, self.group = script, group
-        self._again = again
-        """Sends it once more, in full."""
-        self.requests: list[Request] = []
+    __slots__ = ("futures", "group", "limits", "requests", "until")
+
+    def __init__(self, group: Hashable) -> None:
+        self.group = group
+        self.requests: list[R] = []
         self.futures: list[Future[Any]] = []
         """Who waits for the answers."""
         self.limits: list[float] = []
@@ -40,16 +38,15 @@ class Joint:
         """All of them as one command."""
         # As soon as the first of them has no time left: it is told, and the others go on waiting.
         self.until = min(self.limits)
-        return pack((*self._script.start, *self._arguments()))
+        return self.as_one()
 
-    def packed_in_full(self) -> bytes:
-        """The same for a server that does not know the script (any more)."""
-        return pack(("EVAL", self._script.text, *self._arguments()))
+    @abstractmethod
+    def as_one(self) -> bytes:
+        """All of them as one command."""
 
-    def _arguments(self) -> tuple[Part, ...]:
-        takes = sum([request.form.joins.takes for request in self.requests if request.form.joins is not None])
-        own = "".join([request.own for request in self.requests])
-        return ("1", self.requests[0].form.prefix, self.group, f"{takes}", own)
+    @abstractmethod
+    def alone(self) -> bytes:
+        """The only one as it is sent by itself."""
 
     # As one who takes a reply
 
@@ -57,18 +54,13 @@ class Joint:
         """Whether nobody waits any more."""
         return all(future.done() for future in self.futures)
 
+    @abstractmethod
     def set_result(self, reply: Any, /) -> None:
-        """Give each its own part of the answer. What an error means is for each to find out by itself."""
-        answers: list[Any] = reply
-        if isinstance(reply, ReplyError):
-            if str(reply).startswith("NOSCRIPT"):
-                self._again(self, self.packed_in_full())
-                return
-            if not str(reply).startswith(NOT_DONE):
-                self.set_exception(Lost(str(reply)))
-                return
-            answers = []
-        pairs = zip(self.futures, answers or [APART] * len(self.futures), strict=True)
+        """Give each its own part of the answer."""
+
+    def give(self, answers: Iterable[Any]) -> None:
+        """Give each its answer. What an error means is for each to find out by itself."""
+        pairs = zip(self.futures, answers, strict=True)
         try:
             go_on(pairs)
         finally:
@@ -83,3 +75,47 @@ class Joint:
         for future, until in zip(self.futures, self.limits, strict=True):
             if not future.done() and (until <= now or not error.silent):
                 future.set_exception(Lost(error.problem, sent=error.sent, silent=error.silent))
+
+
+class ScriptJoint(Joint[Request]):
+    """Calls that one script of Redis carries out together.
+
+    A script is called, its arguments are read and its answer is written once for all of them:
+    that is more than half of what a plain step costs the server.
+    """
+
+    __slots__ = ("_again", "_group", "_script")
+
+    def __init__(self, script: Script, group: str, again: Callable[[ScriptJoint, bytes], None]) -> None:
+        super().__init__(group)
+        self._script, self._group = script, group
+        self._again = again
+        """Sends it once more, in full."""
+
+    def as_one(self) -> bytes:
+        return pack((*self._script.start, *self._arguments()))
+
+    def alone(self) -> bytes:
+        return self.requests[0].packed(False)
+
+    def packed_in_full(self) -> bytes:
+        """The same for a server that does not know the script (any more)."""
+        return pack(("EVAL", self._script.text, *self._arguments()))
+
+    def _arguments(self) -> tuple[Part, ...]:
+        takes = sum([request.form.joins.takes for request in self.requests if request.form.joins is not None])
+        own = "".join([request.own for request in self.requests])
+        return ("1", self.requests[0].form.prefix, self._group, f"{takes}", own)
+
+    def set_result(self, reply: Any, /) -> None:
+        """Give each its own part of the answer."""
+        answers: list[Any] = reply
+        if isinstance(reply, ReplyError):
+            if str(reply).startswith("NOSCRIPT"):
+                self._again(self, self.packed_in_full())
+                return
+            if not str(reply).startswith(NOT_DONE):
+                self.set_exception(Lost(str(reply)))
+                return
+            answers = []
+        self.give(answers or [APART] * len(self.futures))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from hiredis import ProtocolError, Reader, ReplyError
 
 from holdfast.engines.resp.blocking import IN_TIME, MOST_REDIRECTIONS, MOST_REPEATS, MOVING
-from holdfast.engines.resp.joint import APART, Joint
+from holdfast.engines.resp.joint import APART, Joint, ScriptJoint
 from holdfast.engines.resp.wire import (
     WRONG_SERVER,
     Address,
@@ -54,6 +54,14 @@ class Taker(Protocol):
     def set_exception(self, error: Lost, /) -> None: ...
 
 
+class Joinable(Protocol):
+    """A request that may go as one with others."""
+
+    @property
+    def group(self) -> Hashable:
+        """What those have in common."""
+
+
 def give(taker: Taker, reply: Any) -> None:
     """Give somebody the reply; a task that waits for it goes on at once."""
     if isinstance(taker, asyncio.Future):
@@ -83,7 +91,7 @@ class Stream(asyncio.BufferedProtocol):
         self._future: Callable[[], asyncio.Future[Any]] = partial(asyncio.Future, loop=loop)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
-        self._joint: Joint | None = None
+        self._joint: Joint[Any] | None = None
         """What is sent as one, with what else is sent in this turn of the loop."""
         self._writes = False
         """Whether the rest is written when this turn of the loop is over."""
@@ -115,11 +123,13 @@ class Stream(asyncio.BufferedProtocol):
         self._out.append(packed)
         self._see_to_it()
 
-    def join(self, request: Request, until: float) -> asyncio.Future[Any]:
+    def join(self, request: Joinable, until: float) -> asyncio.Future[Any]:
         """Send a request as one with others of this turn; the future gets its reply, Lost or APART."""
         joint = self._joint
         if joint is None or joint.group != request.group:
-            joint = self._begin_joint(request)
+            self._close_joint()
+            joint = self._joint = self._make_joint(request)
+            self._see_to_it()
         future = self._future()
         joint.requests.append(request)
         joint.limits.append(until)
@@ -128,13 +138,11 @@ class Stream(asyncio.BufferedProtocol):
             self._write()
         return future
 
-    def _begin_joint(self, request: Request) -> Joint:
+    def _make_joint(self, request: Any) -> Joint[Any]:
         """What this one and others go as."""
-        self._close_joint()
+        assert isinstance(request, Request)
         assert request.form.joins is not None
-        joint = self._joint = Joint(request.form.joins.script, request.group, self._send_again)
-        self._see_to_it()
-        return joint
+        return ScriptJoint(request.form.joins.script, request.group, self._send_again)
 
     def _close_joint(self) -> None:
         """Nothing joins it any more: what comes now is sent after it."""
@@ -144,10 +152,10 @@ class Stream(asyncio.BufferedProtocol):
                 self._out.append(joint.packed())
                 self._waiting.append((joint, joint.until, clock.now()))
             else:
-                self._out.append(joint.requests[0].packed(False))
+                self._out.append(joint.alone())
                 self._waiting.append((joint.futures[0], joint.limits[0], clock.now()))
 
-    def _send_again(self, joint: Joint, packed: bytes) -> None:
+    def _send_again(self, joint: ScriptJoint, packed: bytes) -> None:
         self.send_for(joint, packed, joint.until)
 
     def _see_to_it(self) -> None:
