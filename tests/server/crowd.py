@@ -86,17 +86,41 @@ class Client(threading.Thread):
             choice = self.random.random()
             if choice < 0.1:
                 self._write(wire)
-            elif self.mine and (choice < 0.45 or len(self.mine) > 6):
+            elif choice < 0.3:
+                self._several(wire)
+            elif self.mine and (choice < 0.6 or len(self.mine) > 6):
                 self._release(wire, self.mine.pop(self.random.randrange(len(self.mine))))
             else:
                 self._acquire(wire)
             self.ledger.answers += 1
 
+    def _several(self, wire: Ask) -> None:
+        """Give back and take some in one request."""
+        given = [self.mine.pop() for _ in range(self.random.randrange(len(self.mine) + 1))]
+        taken = [self._choose() for _ in range(self.random.randint(1, 4))]
+        for claim in given:
+            self.ledger.unsure[claim] = self.ledger.held[claim][0]
+        start = len(self.session) + 1
+        lines = [f"-{claim[start:]}" for claim in given]
+        lines += [f"?{claim[start:]}\t{name}\t{claim[start:]}\tthread" for claim, name in taken]
+        answers = wire("HF.MANY", self.session, "holdfast.lock", "\n".join(lines))
+        for claim, answer in zip(given, answers[: len(given)], strict=True):
+            self._gave(claim, answer)
+        for (claim, name), answer in zip(taken, answers[len(given) :], strict=True):
+            self._took(claim, name, ["granted", answer] if isinstance(answer, int) else answer)
+
     def _acquire(self, wire: Ask) -> None:
+        claim, name = self._choose()
+        self._took(claim, name, wire("HF.ACQUIRE", claim, name, "WAIT", 0))
+
+    def _choose(self) -> tuple[str, str]:
+        """A new claim on some name, about to be sent."""
         self.count += 1
         claim, name = f"{self.session}-{self.count}", f"name-{self.random.randrange(NAMES)}"
         self.ledger.unsure[claim] = name
-        answer = wire("HF.ACQUIRE", claim, name, "WAIT", 0)
+        return claim, name
+
+    def _took(self, claim: str, name: str, answer: Any) -> None:
         if answer[0] == "granted":
             self.ledger.granted(claim, name, answer[1])
             self.mine.append(claim)
@@ -104,7 +128,9 @@ class Client(threading.Thread):
 
     def _release(self, wire: Ask, claim: str) -> None:
         self.ledger.unsure[claim] = self.ledger.held[claim][0]
-        answer = wire("HF.RELEASE", claim)
+        self._gave(claim, wire("HF.RELEASE", claim))
+
+    def _gave(self, claim: str, answer: Any) -> None:
         if answer != "OK":
             self.ledger.problems.append(f"{claim} was held, and its release was answered {answer!r}")
         self.ledger.released.add(claim)

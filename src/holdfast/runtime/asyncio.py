@@ -177,10 +177,12 @@ class AsyncioIo:
 
     def __init__(self, port: AsyncioPort, loop: asyncio.AbstractEventLoop) -> None:
         self.port, self.loop = port, loop
-        self.call: Callable[[Any, float], Coroutine[Any, Any, Any]] = port.call
         # Whoever calls is in this loop: to ask which one is running takes longer than all the rest of the question.
         self.task: Callable[[], LoopTask | None] = partial(asyncio.current_task, loop)
         self._callbacks: set[asyncio.Task[Any]] = set()
+
+    def call(self, request: Any, until: float) -> Coroutine[Any, Any, Any]:
+        return self.port.call(request, until)
 
     async def wait(self, signal: Signal, until: float | None) -> bool:
         assert isinstance(signal, AsyncioSignal)
