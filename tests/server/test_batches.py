@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.table.changes import DropRow, PutCell, PutCounter, PutRow, PutSession
-from holdfast.engines.resp.wire import pack
+from holdfast.engines.resp.wire import Part, pack
 from holdfast.runtime import clock
 from holdfast.server import batches
 from holdfast.server.store import StoreBroken, StoreFull
@@ -429,7 +429,30 @@ async def test_a_blocked_claim_that_was_not_kept_is_told(inside: Inside, store: 
     assert second.replies() == [b"PONG"]
 
 
-async def test_who_asked_again_for_what_it_still_has_is_told_so(inside: Inside, store: GatedStore) -> None:
+async def test_the_loop_does_not_wait_for_the_many_changes_of_a_few(
+    inside: Inside, store: GatedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "QUICK", 1e9)
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    second.send("HF.ACQUIRE", "session2-1", "k")
+    await inside.turn()
+    for start in (0, 250):
+        lines = [f"+{number}\tlock{number}\tx\tt" for number in range(start, start + 250)]
+        first.send("HF.MANY", "session1", "holdfast.lock", "\n".join(lines))
+    inside.service.batches._expected = 10
+    store.let()
+    await inside.turn(20)
+
+    assert store.might_block[-1] is False
+    store.let()
+    await inside.settle()
+    assert [len(reply) for reply in first.replies()] == [250, 250]
+
+
+@pytest.mark.parametrize("wait", [("WAIT", 60_000), ()])
+async def test_who_asked_again_for_what_it_still_has_is_told_so(
+    inside: Inside, store: GatedStore, wait: tuple[Part, ...]
+) -> None:
     first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
     first.send("HF.ACQUIRE", "session1-1", "k")
     await inside.turn()
@@ -437,15 +460,15 @@ async def test_who_asked_again_for_what_it_still_has_is_told_so(inside: Inside, 
     await inside.settle()
     first.send("HF.RELEASE", "session1-1")
     second.send("HF.ACQUIRE", "session2-1", "k")
-    first.send("HF.ACQUIRE", "session1-1", "k", "WAIT", 60_000, "BLOCK")
+    first.replies()
+    first.send("HF.ACQUIRE", "session1-1", "k", *wait, "BLOCK")
     await inside.turn()
     store.let(StoreFull("test", "no room"))
     await inside.settle()
-    first.replies()
-    inside.service.wait_over("session1-1")
-    await inside.settle()
 
-    assert first.replies()[0][0] == b"granted"
+    refused, granted = first.replies()
+    assert str(refused).startswith("HFFULL")
+    assert granted[0] == b"granted"
     assert not first.connection.held
 
 

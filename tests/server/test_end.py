@@ -11,11 +11,13 @@ import pytest
 from holdfast.core.table.changes import Change, DropRow
 from holdfast.core.table.commands import Sweep
 from holdfast.core.table.questions import Question
+from holdfast.server.connection import Connection
 from holdfast.server.memory_store import MemoryStore
 from holdfast.server.process import Process
+from holdfast.server.service import STOPPING
 from holdfast.server.settings import Settings
 from holdfast.server.store import StoreBroken
-from tests.server.inside import Client, Inside
+from tests.server.inside import SECRET, Client, Inside
 
 
 class BrokenStore(MemoryStore):
@@ -108,5 +110,26 @@ async def test_what_comes_after_quit_in_the_same_packet_is_not_carried_out() -> 
 
     assert client.replies() == [b"PONG", b"OK"]
     assert client.line.closed
+    assert not inside.service.table.cells
+    inside.close()
+
+
+@pytest.mark.parametrize("taken_in", ["before", "after"])
+async def test_who_comes_to_a_server_that_stops_is_sent_away_with_nothing_done(
+    taken_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could say goodbye to it."""
+    inside = Inside()
+    made = Connection(inside.service, inside.commands)
+    inside.service.stop(1000)
+    if taken_in == "before":
+        monkeypatch.setattr("tests.server.inside.Connection", lambda service, commands: made)
+    client = Client(inside)
+    client.send("HELLO", 3)
+    client.send("HF.CELLSET", "k", "x")
+    client.send("HF.OPEN", "session1", SECRET, 60_000)
+    await inside.settle()
+
+    assert [str(error).split()[0] for error in client.replies()] == [STOPPING.word] * 3
     assert not inside.service.table.cells
     inside.close()

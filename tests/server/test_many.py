@@ -220,6 +220,7 @@ async def test_nothing_is_done_of_a_request_that_is_none() -> None:
     client.send("HF.MANY", "session1", KIND)
     client.send("HF.MANY", "session1", "lock", step(1, "a"))
     client.send("HF.MANY", "s", KIND, step(1, "a"))
+    Client(inside).send("HF.MANY", "*", KIND, step(1, "a"))
     client.send("HF.MANY", "session1", KIND, step(1, "a").encode() + b"\xff")
     await inside.settle()
 
@@ -256,6 +257,68 @@ async def test_who_asks_for_much_lets_others_have_their_turn() -> None:
 
     assert len(client.replies()) == 2
     assert other.replies()[0][0] == b"granted", "all of it was carried out first"
+    inside.close()
+
+
+async def test_steps_that_have_to_wait_are_no_more_than_there_could_be_requests_in_a_turn() -> None:
+    inside = Inside(StillStore())
+    client, other = await opened(inside, "session1"), await opened(inside, "session2")
+    other.send("HF.ACQUIRE", "session2-1", "a")
+    lines = [step(number, "a") for number in range(100)]
+    client.send("HF.MANY", "session1", KIND, "\n".join([*lines, step(100, "free")]))
+    await inside.settle()
+
+    (replies,) = client.replies()
+    assert [reply[0] for reply in replies[: many.MOST_APART]] == [b"queued"] * many.MOST_APART
+    assert {str(error).split()[0] for error in replies[many.MOST_APART :]} == {"HFTURN"}
+    assert len(replies) == 101
+    assert len(rows(inside)) == many.MOST_APART + 1
+    inside.close()
+
+
+async def test_long_replies_end_a_request_early() -> None:
+    inside = Inside(StillStore(), Limits(output=4 * 1000))
+    client, other = await opened(inside, "session1"), await opened(inside, "session2")
+    other.send("HF.ACQUIRE", "session2-1", "a", "NOTE", "n" * 400)
+    client.send("HF.MANY", "session1", KIND, "\n".join(step(number, "a") for number in range(10)))
+    await inside.settle()
+
+    (replies,) = client.replies()
+    done = [reply for reply in replies if not isinstance(reply, ReplyError)]
+    assert 1 <= len(done) <= 3
+    assert {str(error).split()[0] for error in replies[len(done) :]} == {"HFTURN"}
+    assert len(rows(inside)) == len(done) + 1
+    inside.close()
+
+
+async def test_short_requests_count_for_their_steps() -> None:
+    inside = Inside(StillStore())
+    client, other = await opened(inside, "session1"), await opened(inside, "session2")
+    short = [
+        pack(("HF.MANY", "session1", KIND, f"{step(number, f'lock{number}')}\n{step(number + 1, f'lock{number + 1}')}"))
+        for number in range(0, 30, 2)
+    ]
+    client.connection.data_received(b"".join(short))
+    other.send("HF.ACQUIRE", "session2-1", "lock20")
+    await inside.settle()
+
+    assert len(client.replies()) == 15
+    assert other.replies()[0][0] == b"granted", "all of it was carried out first"
+    inside.close()
+
+
+async def test_what_others_hold_is_nobodys_limit() -> None:
+    """Those that are more than one session may have are still taken together."""
+    inside = Inside(StillStore(), Limits(claims_per_session=4))
+    for number in range(3):
+        filler = await opened(inside, f"filler0{number}")
+        filler.send("HF.MANY", "*", KIND, "\n".join(step(each, f"{number}x{each}") for each in range(3)))
+    client = await opened(inside, "session1")
+    client.send("HF.MANY", "*", KIND, "\n".join(step(number, f"lock{number}") for number in range(6)))
+    await inside.settle()
+
+    (replies,) = client.replies()
+    assert [type(reply) for reply in replies] == [int] * 4 + [ReplyError] * 2
     inside.close()
 
 

@@ -28,6 +28,8 @@ QUICK = 0.001
 """Seconds that a commit takes where it is worth while to make two of one, and where the loop may wait for it."""
 FEW = 64
 """How many parcels are so few that the loop waits for a quick commit: to change threads would cost more."""
+FEW_CHANGES = 256
+"""The same of changes: one parcel may tell of many."""
 
 Parcel = tuple["Connection", bytes, int]
 """Something to be said on a connection, and how many replies are in it."""
@@ -142,7 +144,8 @@ class Batches:
     def _begin(self) -> None:
         changes, self.changes, self.urgent = self.changes, [], False
         undo, self.undo = self.undo, []
-        may_block = self.quick and (len(self.output) >= self._expected or len(self.output) <= FEW)
+        few = len(self.output) <= FEW and len(changes) <= FEW_CHANGES
+        may_block = self.quick and (few or len(self.output) >= self._expected)
         commit = Commit(changes, undo, *self.take(), clock.now())
         self._said = 0
         keeping: asyncio.Future[None]

@@ -61,6 +61,8 @@ class Connection(asyncio.Protocol):
         self.wrong_passwords = 0
         self.spent = False
         """Whether the last request took so long that others have their turn before the next."""
+        self.steps = 0
+        """How many steps of HF.MANY were carried out in this turn."""
         self.began = self.heard = self.unknown_since = service.loop.time()
         """When it came, when it last said something, and since when it has not said who it is, if it has to."""
         self.closed_at: float | None = None
@@ -97,12 +99,15 @@ class Connection(asyncio.Protocol):
             self.closing = True
             return
         service.connections.add(self)
+        if service.stopping:
+            # It was taken in just before, and nobody could say goodbye to it.
+            self.allowed = {}
         self.commands.greet(self, transport.get_extra_info("ssl_object"))
 
     def data_received(self, data: bytes) -> None:
         service = self.service
         self.heard = service.loop.time()
-        # Most requests come by themselves, when all before them are answered: nobody could be made to wait by them.
+        # Most requests come by themselves, when all before them are answered: there is nothing to share a turn with.
         if not self._owed and self._reading and not self.closing:
             frame = self._reader.single(data)
             if frame is not None:
@@ -199,7 +204,7 @@ class Connection(asyncio.Protocol):
 
     def _carry_out_some(self, frames: Sequence[Frame]) -> int:
         """Carry out requests, as many as may be before something else is; how many that were."""
-        self.spent = False
+        self.spent, self.steps = False, 0
         done, pace = 0, Pace()
         while done < len(frames) and not (self.held or self.closing or self.spent or self._busy()):
             if pace.tries(done):

@@ -62,7 +62,9 @@ class Commands:
         self.following = {name: carry for name, carry in self.all.items() if name in FOLLOWING or b"." not in name}
 
     def open(self, service: Service) -> Mapping[bytes, Carry]:
-        """What whoever has logged in may use: a follower knows nothing of locks."""
+        """What whoever has logged in may use: a follower knows nothing of locks, and one that stops does nothing."""
+        if service.stopping:
+            return {}
         return self.all if service.elsewhere is None else self.following
 
     def greet(self, connection: Connection, tls: Any) -> None:

@@ -96,18 +96,22 @@ class Gathering:
         service.tally.plain(len(done), [now - change.row.since for change in done if type(change) is DropRow])
         return done
 
-    def room(self) -> int:
-        """For how many further claims there is room without a closer look."""
+    def has_room(self, session: str) -> bool:
+        """Whether the session may take something more, as things are at this step."""
         service = self._service
         limits, table = service.limits, service.table
-        most = min(limits.claims, limits.claims_per_session) if service.store.has_room() else 0
-        return most - len(table.rows) - table.stones
+        everybodys = len(table.rows) + table.stones
+        if everybodys >= limits.claims or not service.store.has_room():
+            return False
+        if everybodys < limits.claims_per_session:
+            return True  # as nearly always: nobody can have more
+        mine = len(table.by_session.get(session, ())) + len(table.tombstones.get(session, ()))
+        return mine < limits.claims_per_session
 
     def _steps(self, requests: Iterable[Request]) -> Iterator[Plain]:
         """What plain requests ask for, until one of them is something else."""
         service = self._service
         known, longest = service.terms.known, service.limits.text
-        room: int | None = None
         for connection, frame in requests:
             session = connection.session
             if not session or connection.side or connection.allowed is not connection.commands.all:
@@ -116,11 +120,8 @@ class Gathering:
             if size == 2 and frame[0] == RELEASE:
                 yield session, frame[1].decode(errors="replace"), None
                 continue
-            if room is None:
-                room = self.room()  # only those who take something need any
-            if size < 3 or frame[0] != ACQUIRE or room <= 0:
+            if size < 3 or frame[0] != ACQUIRE or not self.has_room(session):
                 return
-            room -= 1
             raw, name = frame[1], grammar.plain_name(frame[2])
             id_ = raw.decode(errors="replace")
             head, _, tail = raw.rpartition(b"-")

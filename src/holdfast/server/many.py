@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 MOST_STEPS = 256
 """Lines of a request."""
 LONG = 16
-"""Lines of a request after which others have their turn."""
+"""How many of one connection are carried out before others have their turn."""
+MOST_APART = 32
+"""How many lines that are not plain are carried out: as many as there could be requests in one turn."""
+OTHERS_FIRST = WireError("HFTURN", "others have their turn first: send this step again")
 
 _PLAIN = re.compile(rf"([+?])([A-Za-z0-9_]{{1,{grammar.LONGEST_SUFFIX}}})\t({grammar.PLAIN_NAME})\t([ -~]+)\t([ -~]*)")
 """A line that takes a lock, with nothing in it that somebody would have to look at twice."""
@@ -34,20 +37,27 @@ _PLAIN = re.compile(rf"([+?])([A-Za-z0-9_]{{1,{grammar.LONGEST_SUFFIX}}})\t({gra
 def many(connection: Connection, frame: Frame) -> bytes:
     """HF.MANY session kind steps."""
     grammar.expect(frame, 4, 4)
-    session, kind = grammar.session_id(frame[1]), grammar.kind(frame[2], connection.service.limits)
-    lines = frame[3].decode().split("\n")
-    if len(lines) > MOST_STEPS:
+    service = connection.service
+    session = (connection.session if frame[1] == b"*" else "") or grammar.session_id(frame[1])
+    kind = grammar.kind(frame[2], service.limits)
+    if frame[3].count(b"\n") >= MOST_STEPS:
         raise WireError("ERR", f"a request has at most {MOST_STEPS} steps")
+    lines = frame[3].decode().split("\n")
     speaks = session == connection.session and not connection.side
     replies: list[bytes] = []
-    pace = Pace()
+    pace, apart, room = Pace(), 0, service.limits.output // 4 - connection.unsaid
     while (at := len(replies)) < len(lines):
         if speaks and pace.tries(at):
             replies += together(connection, kind, lines[at:])
             pace.went(len(replies), len(replies) - at)
-        else:
+        elif apart < MOST_APART and room > 0:
+            apart += 1
             replies.append(alone(connection, session, kind, lines[at]))
-    connection.spent = len(lines) >= LONG
+            room -= len(replies[-1])
+        else:
+            replies += [connection.error(OTHERS_FIRST)] * (len(lines) - at)
+    connection.steps += len(lines)
+    connection.spent = connection.steps >= LONG
     return b"*%d\r\n%b" % (len(replies), b"".join(replies))
 
 
@@ -61,17 +71,13 @@ def plain_steps(connection: Connection, kind: str, lines: Sequence[str]) -> Iter
     """What these lines ask for, until one of them is not plain."""
     service, session, holds = connection.service, connection.session, connection.user.holds
     longest = service.limits.text
-    room: int | None = None
     for line in lines:
         if line[:1] == "-":
             yield session, f"{session}-{line[1:]}", None
             continue
-        if room is None:
-            room = service.gathering.room()
         found = _PLAIN.fullmatch(line)
-        if found is None or room <= 0:
+        if found is None or not service.gathering.has_room(session):
             return
-        room -= 1
         mark, suffix, name, owner, thread = found.groups()
         id_, owner = f"{session}-{suffix}", f"{session}/{owner}"
         if len(owner) > longest or len(thread) > longest or not name.startswith(holds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -159,6 +159,12 @@ class Service:
         self._load()
         for connection in self.waits.reconcile(self.table.rows, self.table.watches):
             connection.answer(FULL)
+        for claim_id in self.waits.blocked():
+            row = self.table.rows[claim_id]
+            blocked = self.waits.decided(claim_id) if row.token is not None else None
+            if blocked is not None:
+                # It was released and asked for again, and nothing of that was kept: it holds what it held.
+                blocked.answer(answers.encode(self.step(commands.Look(row.claim)), blocked.resp, blocked.user))
         for session in self.attachments.sessions():
             if session not in self.table.sessions:
                 self.end_session(session, "it was not kept: the disk is full")
@@ -270,18 +276,18 @@ class Service:
 
     def enter(self, claim: Claim) -> Any:
         """Run an acquire, in the short way if it can be."""
-        done = self.step_plainly(((claim.session, claim.id, claim),), [])
+        done: list[PutRow | DropRow] = []
+        self.step_plainly(((claim.session, claim.id, claim),), done)
         return Granted(done[0].row.order, None, claim.max_hold) if done else self.step(commands.Enter(claim))
 
     def release(self, row: Row) -> Any:
         """The same for a release."""
         claim = row.claim
-        done = self.step_plainly(((claim.session, claim.id, None),), [])
+        done: list[PutRow | DropRow] = []
+        self.step_plainly(((claim.session, claim.id, None),), done)
         return DONE if done else self.step(commands.Release(claim))
 
-    def step_plainly(
-        self, steps: Iterable[shortcuts.Plain], done: list[PutRow | DropRow]
-    ) -> Sequence[PutRow | DropRow]:
+    def step_plainly(self, steps: Iterable[shortcuts.Plain], done: list[PutRow | DropRow]) -> None:
         """Take as many of these steps, from the first on, as can be taken in the short way.
 
         `done` gets what each of them did. If it fails half-way, store and table still agree on that.
@@ -296,7 +302,6 @@ class Service:
                     batches.changes.append(PutCounter(0, number))
                 batches.changes += done
                 batches.urgent = True
-        return done
 
     def step_lazily(self, command: Command) -> Any:
         """The same for a heartbeat: what it changes is kept with the next batch, whenever that is."""
@@ -436,9 +441,6 @@ class Service:
             if row is None and blocked is not None:
                 # This turn began with clearing its session away, and that is not done with yet.
                 blocked.answer(answers.encode(Gone("its session ran out"), blocked.resp, blocked.user))
-            elif row is not None and blocked is not None:
-                # It was released and asked for again, and nothing of that was kept: it holds what it held.
-                blocked.answer(answers.encode(self.step(commands.Look(row.claim)), blocked.resp, blocked.user))
             return
         place = self.step(commands.Look(row.claim))
         self.withdraw(row.claim)

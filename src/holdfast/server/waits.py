@@ -61,6 +61,10 @@ class Waits:
         self._stop_timer(claim_id)
         return self._blocked.pop(claim_id, None) if self._blocked else None
 
+    def blocked(self) -> list[str]:
+        """The claims for which a reply is held back."""
+        return list(self._blocked)
+
     def _stop_timer(self, claim_id: str) -> None:
         if self._timers:
             timer = self._timers.pop(claim_id, None)

@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
+from hiredis import ProtocolError
 
 from holdfast import NotAcquired, aio
+from holdfast.engines.holdfast.tasks import StepsJoint
+from holdfast.engines.resp.wire import Lost
 from tests.conformance.stage import PATIENCE, eventually
 from tests.engines.wire.together import give, names, take
 from tests.servers.lock_server import LockServer
@@ -136,3 +139,32 @@ async def test_a_server_that_goes_in_the_middle_costs_none_of_them(server: LockS
 
     assert len(set(tokens)) == len(tokens)
     assert await client.list() == []
+
+
+@pytest.mark.parametrize("limits", ["value = 1024\nframe = 5120", "output = 6000"])
+async def test_a_server_with_narrow_limits_is_asked_for_no_more_than_it_takes(limits: str) -> None:
+    with LockServer(store="sqlite:///locks.db", config=f"[limits]\n{limits}\n") as server:
+        async with aio.connect(server.url, ttl=60.0) as client:
+            for some in (names(), [f"{number:0190}" for number in range(40)], [f"k{number}" for number in range(80)]):
+                await asyncio.wait_for(give(await take(client, some)), PATIENCE)
+
+            async def hold(_: int) -> None:
+                async with client.lock("same"):
+                    await asyncio.sleep(0)
+
+            # Who has to wait is told who holds: that makes replies long.
+            await asyncio.wait_for(asyncio.gather(*map(hold, range(40))), PATIENCE)
+
+
+@pytest.mark.parametrize("reply", [[b"over"], None, 17, b"OK", [1, 2, 3, 4]])
+async def test_replies_that_cannot_be_told_apart_are_nobodys(reply: object) -> None:
+    loop = asyncio.get_running_loop()
+    joint = StepsJoint(("session1", "holdfast.lock"))
+    joint.futures = [loop.create_future() for _ in range(3)]
+    joint.limits = [1e9] * 3
+
+    with pytest.raises(ProtocolError):
+        joint.set_result(reply)
+
+    for future in joint.futures:
+        assert isinstance(future.exception(), Lost)

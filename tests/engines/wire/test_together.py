@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 import pytest
 
@@ -93,6 +94,23 @@ async def test_a_connection_that_is_cut_at_any_byte_costs_none_of_them(
             await give(await take(locks, names()))
 
 
+async def test_a_task_may_have_any_name(locks: aio.Client) -> None:
+    """Also one with what tells the steps of a request apart."""
+    odd = ["a\tb", "a\nb", "\n-1", "\t\t\t", "a\n+9\tk9\tx\tt", "ä", "a" * 300] * 2
+
+    async def take_one(number: int) -> aio.Grant:
+        return await locks.lock(f"k{number}").acquire(wait=PATIENCE)
+
+    taking = [asyncio.create_task(take_one(number), name=name) for number, name in enumerate(odd)]
+    grants = await asyncio.gather(*taking)
+
+    for number, name in enumerate(odd):
+        (holder,) = (await locks.inspect(f"k{number}")).holders
+        assert holder.thread == name
+    assert len(await locks.list()) == len(odd)
+    await give(grants)
+
+
 async def test_whatever_is_noted_is_kept_word_by_word(locks: aio.Client) -> None:
     """Words that are sent together are told apart by line breaks, which a note and a task's name may have too."""
     notes = ["", "a", "a\nb", "\n", "r\nk1\nk2\n", "ä\n"] * 2
@@ -109,4 +127,16 @@ async def test_whatever_is_noted_is_kept_word_by_word(locks: aio.Client) -> None
         (holder,) = (await locks.inspect(f"k{number}")).holders
         assert (holder.note, holder.thread) == (note, f"task{note}{number}")
     await give(grants)
+    assert await locks.list() == []
+
+
+@pytest.mark.parametrize("count", [60, 140])
+async def test_what_cannot_go_as_one_is_sent_in_turns(locks: aio.Client, count: int) -> None:
+    """Two kinds one after the other make as many requests as there are tasks, more than are written at once."""
+    taking: list[Coroutine[Any, Any, aio.Grant]] = []
+    for number in range(count // 2):
+        taking += [locks.lock(f"k{number}").acquire(), locks.semaphore(f"s{number}", limit=2).acquire()]
+    grants = await asyncio.wait_for(asyncio.gather(*taking), PATIENCE)
+    await asyncio.wait_for(give(grants), PATIENCE)
+
     assert await locks.list() == []

@@ -193,6 +193,8 @@ class Port:
             self._leave(link)
         elif word == "HFDETACHED":
             link.session = None
+        elif word == "HFTURN":
+            return error  # others had their turn first, and nothing was done
         elif word == "HFINVALID" and not repeated:
             raise InvalidRequest("request", "", rest)
         else:

@@ -21,7 +21,7 @@ from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 
 
-class StepsJoint(Joint[words.Step]):
+class StepsJoint(Joint[words.Step, tuple[str, str]]):
     """Claims and releases that the server carries out one after the other, and answers as one."""
 
     __slots__ = ()

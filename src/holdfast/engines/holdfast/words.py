@@ -14,6 +14,8 @@ from holdfast.model import Claim, Gone, Granted, Link, LockEvent, LockInfo, Part
 OVER = "its session ran out"
 LOCK = "holdfast.lock"
 """What a claim is on if it does not say."""
+LONGEST_STEP = 100
+"""Letters of owner, name and thread: as many as go as one have room in the smallest request that a server may allow."""
 CELL = "cell:"
 """What the kind of a cell's events begins with."""
 
@@ -153,8 +155,9 @@ def _enter(command: cmd.Enter) -> Request | Step:
     claim = command.claim
     counted = claim.limit or claim.max_hold is not None or claim.reentrant
     more = counted or claim.subtree or claim.note or claim.mode != "exclusive"
+    texts = claim.owner + claim.name + claim.thread
     # What people call a thread may have a tab in it.
-    if not more and claim.thread.isprintable():
+    if not more and len(texts) <= LONGEST_STEP and texts.isascii() and texts.isprintable():
         return _new_step((claim, standing, claim.session, (claim.session, claim.kind), claim.id, ""))
     words = asked(claim)
     if not claim.waits:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import Future
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from hiredis import ReplyError
+from hiredis import ProtocolError, ReplyError
 
 from holdfast.engines.resp.wire import NOT_DONE, Lost, Part, Request, Script, pack
 from holdfast.runtime import clock
@@ -18,14 +18,15 @@ APART = None
 
 
 R = TypeVar("R")
+G = TypeVar("G", bound=Hashable)
 
 
-class Joint(ABC, Generic[R]):
+class Joint(ABC, Generic[R, G]):
     """Several requests of one turn of the loop, sent as one, and who waits for their answers."""
 
     __slots__ = ("futures", "group", "limits", "requests", "until")
 
-    def __init__(self, group: Hashable) -> None:
+    def __init__(self, group: G) -> None:
         self.group = group
         self.requests: list[R] = []
         self.futures: list[Future[Any]] = []
@@ -35,7 +36,7 @@ class Joint(ABC, Generic[R]):
         self.until = 0.0
 
     def packed(self) -> bytes:
-        """All of them as one command."""
+        """All of them as they are sent now, for nothing joins them any more."""
         # As soon as the first of them has no time left: it is told, and the others go on waiting.
         self.until = min(self.limits)
         return self.as_one()
@@ -58,8 +59,12 @@ class Joint(ABC, Generic[R]):
     def set_result(self, reply: Any, /) -> None:
         """Give each its own part of the answer."""
 
-    def give(self, answers: Iterable[Any]) -> None:
+    def give(self, answers: list[Any]) -> None:
         """Give each its answer. What an error means is for each to find out by itself."""
+        if not isinstance(answers, list) or len(answers) != len(self.futures):
+            # Nobody knows whose these are. Whoever reads the replies ends the connection.
+            self.set_exception(Lost("the server sent something else than the replies that were asked for"))
+            raise ProtocolError(f"{len(self.futures)} requests were answered {answers!r:.100}")
         pairs = zip(self.futures, answers, strict=True)
         try:
             go_on(pairs)
@@ -77,18 +82,18 @@ class Joint(ABC, Generic[R]):
                 future.set_exception(Lost(error.problem, sent=error.sent, silent=error.silent))
 
 
-class ScriptJoint(Joint[Request]):
+class ScriptJoint(Joint[Request, str]):
     """Calls that one script of Redis carries out together.
 
     A script is called, its arguments are read and its answer is written once for all of them:
     that is more than half of what a plain step costs the server.
     """
 
-    __slots__ = ("_again", "_group", "_script")
+    __slots__ = ("_again", "_script")
 
     def __init__(self, script: Script, group: str, again: Callable[[ScriptJoint, bytes], None]) -> None:
         super().__init__(group)
-        self._script, self._group = script, group
+        self._script = script
         self._again = again
         """Sends it once more, in full."""
 
@@ -105,7 +110,7 @@ class ScriptJoint(Joint[Request]):
     def _arguments(self) -> tuple[Part, ...]:
         takes = sum([request.form.joins.takes for request in self.requests if request.form.joins is not None])
         own = "".join([request.own for request in self.requests])
-        return ("1", self.requests[0].form.prefix, self._group, f"{takes}", own)
+        return ("1", self.requests[0].form.prefix, self.group, f"{takes}", own)
 
     def set_result(self, reply: Any, /) -> None:
         """Give each its own part of the answer."""

@@ -91,7 +91,7 @@ class Stream(asyncio.BufferedProtocol):
         self._future: Callable[[], asyncio.Future[Any]] = partial(asyncio.Future, loop=loop)
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
-        self._joint: Joint[Any] | None = None
+        self._joint: Joint[Any, Any] | None = None
         """What is sent as one, with what else is sent in this turn of the loop."""
         self._writes = False
         """Whether the rest is written when this turn of the loop is over."""
@@ -126,19 +126,23 @@ class Stream(asyncio.BufferedProtocol):
     def join(self, request: Joinable, until: float) -> asyncio.Future[Any]:
         """Send a request as one with others of this turn; the future gets its reply, Lost or APART."""
         joint = self._joint
-        if joint is None or joint.group != request.group:
+        new = joint is None or joint.group != request.group
+        if new:
             self._close_joint()
             joint = self._joint = self._make_joint(request)
-            self._see_to_it()
+        assert joint is not None
         future = self._future()
         joint.requests.append(request)
         joint.limits.append(until)
         joint.futures.append(future)
         if len(joint.futures) >= self.as_one:
             self._write()
+        elif new:
+            # Not before it is in there: what was gathered may be so much that all of it is written now.
+            self._see_to_it()
         return future
 
-    def _make_joint(self, request: Any) -> Joint[Any]:
+    def _make_joint(self, request: Any) -> Joint[Any, Any]:
         """What this one and others go as."""
         assert isinstance(request, Request)
         assert request.form.joins is not None
