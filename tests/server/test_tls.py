@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import requests
 
+from holdfast import aio
+from tests.engines.wire.together import give, names, take
 from tests.servers.certificates import Authority, Pair
 from tests.servers.lock_server import LockServer, Wire
 
@@ -36,6 +38,18 @@ def test_commands_and_http_go_through_tls(authority: Authority) -> None:
             assert wire("HF.ACQUIRE", f"{session}-1", "k")[0] == "granted"
         url = f"https://localhost:{server.http_port}/readyz"
         assert requests.get(url, verify=str(authority.own.certificate), timeout=20).text == "ready\n"
+
+
+async def test_the_tasks_of_a_client_share_its_connection(authority: Authority) -> None:
+    with LockServer(store="sqlite:///locks.db", config=config(authority.issue("server"))) as server:
+        url = f"holdfast://localhost:{server.port}?ca={authority.own.certificate}"
+        async with aio.connect(url) as locks:
+            for _ in range(3):
+                grants = await take(locks, names())
+                assert len({grant.token for grant in grants}) == len(grants)
+                await give(grants)
+
+            assert await locks.list() == []
 
 
 def test_a_client_in_plain_text_gets_nothing(authority: Authority) -> None:
