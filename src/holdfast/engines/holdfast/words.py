@@ -66,10 +66,7 @@ class Step(NamedTuple):
     @property
     def packed(self) -> bytes:
         """The step by itself."""
-        claim = self.claim
-        if self.ends:
-            return told("HF.RELEASE", claim.id)
-        return told("HF.ACQUIRE", claim.id, *asked(claim), *(() if claim.waits else ("WAIT", 0)))
+        return told("HF.RELEASE", self.claim.id) if self.ends else acquiring(self.claim)
 
 
 _new_step: Callable[[tuple[Any, ...]], Step] = partial(tuple.__new__, Step)
@@ -151,6 +148,11 @@ def asked(claim: Claim) -> list[Part]:
     return words
 
 
+def acquiring(claim: Claim) -> bytes:
+    """A claim by itself."""
+    return told("HF.ACQUIRE", claim.id, *asked(claim), *(() if claim.waits else ("WAIT", 0)))
+
+
 def _enter(command: cmd.Enter) -> Request | Step:
     claim = command.claim
     counted = claim.limit or claim.max_hold is not None or claim.reentrant
@@ -159,10 +161,7 @@ def _enter(command: cmd.Enter) -> Request | Step:
     # What people call a thread may have a tab in it.
     if not more and len(texts) <= LONGEST_STEP and texts.isascii() and texts.isprintable():
         return _new_step((claim, standing, claim.session, (claim.session, claim.kind), claim.id, ""))
-    words = asked(claim)
-    if not claim.waits:
-        words += ("WAIT", 0)
-    return Request(told("HF.ACQUIRE", claim.id, *words), standing, claim.session, expects=claim.id)
+    return Request(acquiring(claim), standing, claim.session, expects=claim.id)
 
 
 def _look(command: cmd.Look) -> Request:
