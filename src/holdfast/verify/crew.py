@@ -18,6 +18,7 @@ from holdfast.verify.network import ClientWire
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.process import ServerFailed, stands_still, wait_until
 from holdfast.verify.target import Target
+from holdfast.verify.uninterrupted import Uninterrupted
 
 READY_WITHIN = 60.0
 
@@ -59,12 +60,12 @@ class Member:
         self.done.clear()
         config = replace(self.config, seed=self.config.seed + self.lives, shift=shift)
         command = [*self.prefix, *prefix, sys.executable, "-m", "holdfast.verify.client", config.text()]
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, Uninterrupted():
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
-        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
-        self._reader.start()
+            self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
+            self._reader.start()
 
     def wait_ready(self) -> None:
         """Wait until it works."""

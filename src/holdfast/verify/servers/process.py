@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Self
 
 from holdfast.errors import HoldfastError
+from holdfast.verify.uninterrupted import Uninterrupted
 
 READY_WITHIN = 120.0
 PATIENCE = 15.0
@@ -177,7 +178,7 @@ class Server:
         """Start it. It need not answer yet: one of several may do so only when the others are there."""
         if not self.log.exists():
             self.prepare()
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, Uninterrupted():
             self._process = subprocess.Popen(
                 [*self.prefix, *self.command()],
                 stdout=log,
