@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
 
 from holdfast.core.table import Dictionary, apply
-from holdfast.core.table.commands import Command, Enter, Leave, Look, Open, Release
+from holdfast.core.table.admission import MOST_DETAIL
+from holdfast.core.table.commands import (
+    Adopt,
+    Command,
+    Deadlocked,
+    Enter,
+    Fetch,
+    HandOver,
+    Leave,
+    Letters,
+    Look,
+    Open,
+    Release,
+    Subscribe,
+)
 from holdfast.core.table.line import Ranks
 from holdfast.core.table.rows import Row, Session
 from holdfast.model import Claim, Granted, Mode, Place
+from tests.core.test_ends import lines_run
 
 
 class Counting(Dictionary):
@@ -98,3 +115,81 @@ def test_a_name_with_one_claim_is_held_waited_for_and_given_back() -> None:
     table.do(Release(claim(1)))
     assert not table.alone
     assert not table.lines
+
+
+@pytest.mark.parametrize("limit", [0, 3], ids=["lock", "semaphore"])
+def test_to_get_in_line_with_something_in_hand_costs_the_same_behind_thousands(limit: int) -> None:
+    looked = []
+    for waiters in (10, 2_000):
+        table = Counting()
+        table.do(Open(Session("s", 10.0, 0.0)))
+        for number in range(waiters + 4):
+            owner = f"s/{number}"
+            table.do(Enter(Claim(f"s-h{number}", "s", owner, "lock", f"own-{number}")))
+            table.looked = 0
+            table.do(Enter(Claim(f"s-w{number}", "s", owner, "hot", "hot", limit=limit)))
+        looked.append(table.looked)
+    assert looked[1] == looked[0]
+
+
+def test_readers_who_go_in_together_are_looked_at_once_each() -> None:
+    work = []
+    for readers in (100, 200):
+        table = crowded(0)
+        for number in range(1, readers + 1):
+            table.do(Enter(claim(number, "shared")))
+        table.do(Enter(claim(readers + 1)))
+        work.append(lines_run(partial(table.do, Release(claim(0)))))
+        assert len(table.lines["lock", "hot"].holders) == readers
+    assert work[1] <= 2.1 * work[0]
+
+
+def test_a_writer_finds_out_at_once_that_others_read() -> None:
+    writer = Enter(replace(claim(100_000), waits=False))
+    few, many = (lines_run(partial(crowded(readers, "shared").do, writer)) for readers in (10, 5_000))
+    assert many == few
+
+
+@pytest.mark.parametrize("last", [0, 9])
+def test_whoever_adopted_the_first_grant_is_the_first_of_those_who_read(last: int) -> None:
+    table = crowded(9, "shared")
+    source, heir = claim(0, "shared"), claim(100, "shared")
+    table.do(HandOver(source, "ticket"))
+    assert isinstance(table.do(Adopt(heir, source.id, "ticket")), Granted)
+    for number in range(1, last + 1):
+        table.do(Release(claim(number, "shared")))
+
+    reply = table.do(Enter(claim(200)))
+    assert isinstance(reply, Place)
+    assert reply.blocker is not None
+    assert reply.blocker.claim == heir.id
+
+
+def test_an_owner_that_waits_for_much_adopts_with_one_search() -> None:
+    asked = []
+    for waits in (20, 40):
+        table = crowded(0)
+        table.do(HandOver(claim(0), "ticket"))
+        for number in range(waits):
+            table.do(Enter(Claim(f"s1-h{number}", "s1", "s1/other", "lock", f"name-{number}")))
+            table.do(Enter(Claim(f"s1-w{number}", "s1", "s1/heir", "lock", f"name-{number}")))
+        heir = replace(claim(1), owner="s1/heir")
+        asked.append(looked_at_by(table, Adopt(heir, claim(0).id, "ticket")))
+    assert asked[1] <= 2.1 * asked[0]
+
+
+def test_an_event_of_a_long_deadlock_is_short_and_the_refusal_whole() -> None:
+    table = crowded(0)
+    for number in range(200):
+        table.do(Enter(Claim(f"s1-h{number}", "s1", f"s1/{number}", "lock", f"name-{number}")))
+    for number in range(199):
+        table.do(Enter(Claim(f"s1-w{number}", "s1", f"s1/{number}", "lock", f"name-{number + 1}")))
+    table.do(Subscribe("s2", "w", "lock", ""))
+
+    refused = table.do(Enter(Claim("s1-last", "s1", "s1/199", "lock", "name-0")))
+
+    assert isinstance(refused, Deadlocked)
+    assert len(refused.cycle) == 200
+    letters = table.do(Fetch("s2", "w", 0))
+    assert isinstance(letters, Letters)
+    assert [(event.type, len(event.detail)) for event in letters.events] == [("deadlock", MOST_DETAIL)]

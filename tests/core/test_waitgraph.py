@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.waitgraph import Knot, Waiting, find_cycle, finishers
 from holdfast.model import Claim, Mode
 from tests.core.reference import serves, stuck
+from tests.core.test_ends import lines_run
 
 Wish = tuple[str, str, Mode, bool]
 wishes = st.lists(
@@ -72,3 +74,38 @@ def test_whoever_does_not_finish_is_stuck_by_the_reduction(wished: list[Wish]) -
     claims = line(*wished)
     everybody = {waiting.claim.owner for waiting in claims}
     assert everybody - finishers(claims) == stuck([(waiting.order, waiting.claim) for waiting in claims])
+
+
+def ring(size: int, name: str = "k{}") -> list[Waiting]:
+    """Everybody has one and waits for the next one's, in the order in which each has to hear of the one after it."""
+    names = [name.format(number) for number in range(size)]
+    return line(
+        *((f"o{number}", own, "exclusive", False) for number, own in enumerate(names)),
+        *((f"o{number}", names[(number + 1) % size], "exclusive", False) for number in range(size)),
+    )
+
+
+@pytest.mark.parametrize("name", ["k{}", "k/{}", "{}/k"])
+def test_a_chain_that_is_twice_as_long_takes_twice_the_work(name: str) -> None:
+    work = []
+    for size in (200, 400):
+        claims = ring(size, name)
+        assert len(find_cycle(claims, f"s-{2 * size - 1}")) == size
+        open_ended = claims[:-1]
+        assert finishers(open_ended) == {f"o{number}" for number in range(size)}
+        work.append(lines_run(lambda: (find_cycle(claims, claims[-1].claim.id), finishers(open_ended))))  # noqa: B023
+    assert work[1] < 2.5 * work[0]
+
+
+def test_a_way_home_past_many_in_line_looks_at_each_of_them_once() -> None:
+    work = []
+    for size in (200, 400):
+        crowd: list[Wish] = [(f"o{number}", "k", "exclusive", False) for number in range(size)]
+        claims = line(
+            *((owner, name, "exclusive", False) for owner, name in (("x", "k"), ("y", "c"), ("z", "d"))),
+            *crowd,
+            *((owner, name, "exclusive", False) for owner, name in (("x", "c"), ("y", "d"), ("z", "k"))),
+        )
+        assert names(find_cycle(claims, claims[-1].claim.id)) == [("z", "d", "k"), ("x", "k", "c"), ("y", "c", "d")]
+        work.append(lines_run(lambda: find_cycle(claims, claims[-1].claim.id)))  # noqa: B023
+    assert work[1] < 2.5 * work[0]

@@ -15,10 +15,10 @@ writer), and with permits as an OR: one permit holder that can finish is enough.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from typing import NamedTuple
 
-from holdfast.core.conflicts import conflict
 from holdfast.model import Claim
 
 
@@ -41,76 +41,140 @@ def _arrival(waiting: Waiting) -> tuple[int, str]:
     return waiting.order, waiting.claim.id
 
 
-class Ahead:
-    """What the claims before a point in the order do to one that comes there; only unfinished owners count."""
+LaneKey = tuple[str, str, str, bool]
+"""On a name, or over or under it (only where somebody has the subtree); and whether readers are in the way too."""
 
-    def __init__(self) -> None:
-        self.unfinished: dict[tuple[str, str], int] = {}
-        self.writers: dict[tuple[str, str], int] = {}
-        self.subtrees: list[Claim] = []
-        self.paths: list[Claim] = []
 
-    def serves(self, claim: Claim) -> bool:
-        """Whether the claim will be granted, given that all finished owners have released theirs."""
-        line = (claim.kind, claim.name)
-        if claim.limit:
-            return self.unfinished.get(line, 0) < claim.limit
-        on_name = self.unfinished if claim.mode == "exclusive" else self.writers
-        if on_name.get(line, 0):
-            return False
-        across = self.paths if claim.subtree else self.subtrees if "/" in claim.name else ()
-        return not any(conflict(claim, other) for other in across)
+class Lane:
+    """Claims of which a later one waits for the earlier ones: on one name, or on one and what is above or below it.
 
-    def add(self, claim: Claim) -> None:
-        """One more claim whose owner has not finished."""
-        line = (claim.kind, claim.name)
-        self.unfinished[line] = self.unfinished.get(line, 0) + 1
-        if claim.mode == "exclusive":
-            self.writers[line] = self.writers.get(line, 0) + 1
+    Places are positions in the order of arrival. Everything moves forward only, so that a line of any length
+    costs no more than to look at each claim in it once.
+    """
+
+    __slots__ = ("_alive", "_counted", "_passed", "members", "room", "watchers")
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        """How many unfinished members are too many to have before oneself: 1, or as many as there are permits."""
+        self.members: list[int] = []
+        """The places of those who are in the way."""
+        self.watchers: list[int] = []
+        """The places of those who wait for that."""
+        self._counted = self._alive = self._passed = 0
+        """How many members were looked at, how many of those have not finished; how many watchers are served here."""
+
+    def leave(self, place: int) -> None:
+        """The owner of a member has finished."""
+        if self._counted and place <= self.members[self._counted - 1]:
+            self._alive -= 1
+
+    def served(self, finished: set[int]) -> Iterator[int]:
+        """Watchers that nobody is in the way of any more, each of them once."""
+        while self._alive < self.room and self._counted < len(self.members):
+            self._alive += self.members[self._counted] not in finished
+            self._counted += 1
+        upto = self.members[self._counted - 1] if self._alive >= self.room else inf
+        while self._passed < len(self.watchers) and self.watchers[self._passed] <= upto:
+            yield self.watchers[self._passed]
+            self._passed += 1
+
+
+class Lanes:
+    """Who may be in whose way, among some claims in the order of their arrival."""
+
+    def __init__(self, claims: Sequence[Waiting]) -> None:
+        self._lanes: dict[LaneKey, Lane] = {}
+        self.watched: dict[int, list[Lane]] = {}
+        """For each claim that waits, by its place: the lanes in which it does."""
+        self.joined: list[list[Lane]] = []
+        """For each claim, by its place: the lanes in which others may wait for it."""
+        subtrees = {(one.claim.kind, one.claim.name) for one in claims if one.claim.subtree}
+        for place, waiting in enumerate(claims):
+            if not waiting.granted:
+                found = [self._lane(key, waiting.claim) for key in _watched(waiting.claim, subtrees)]
+                self.watched[place] = found
+                for lane in found:
+                    lane.watchers.append(place)
+        for place, waiting in enumerate(claims):
+            joined = [self._lanes[key] for key in _joined(waiting.claim, subtrees) if key in self._lanes]
+            self.joined.append(joined)
+            for lane in joined:
+                lane.members.append(place)
+
+    def all(self) -> list[Lane]:
+        """Those in which somebody waits."""
+        return list(self._lanes.values())
+
+    def leave(self, place: int) -> list[Lane]:
+        """The owner of a claim has finished; the lanes in which others may go on."""
+        for lane in self.joined[place]:
+            lane.leave(place)
+        return self.joined[place]
+
+    def _lane(self, key: LaneKey, claim: Claim) -> Lane:
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(claim.limit or 1)
+        return lane
+
+
+def _above(claim: Claim, subtrees: set[tuple[str, str]]) -> Iterator[str]:
+    """The names above a claim of which somebody has, or wants, the subtree."""
+    at = claim.name.find("/") if subtrees else -1
+    while at >= 0:
+        if (claim.kind, claim.name[:at]) in subtrees:
+            yield claim.name[:at]
+        at = claim.name.find("/", at + 1)
+
+
+def _watched(claim: Claim, subtrees: set[tuple[str, str]]) -> Iterator[LaneKey]:
+    """Where a claim waits for those before it."""
+    readers = claim.mode == "exclusive" or bool(claim.limit)
+    yield "on", claim.kind, claim.name, readers
+    for name in _above(claim, subtrees):
+        yield "over", claim.kind, name, readers
+    if claim.subtree:
+        yield "under", claim.kind, claim.name, readers
+
+
+def _joined(claim: Claim, subtrees: set[tuple[str, str]]) -> Iterator[LaneKey]:
+    """Where others may wait for a claim: those who let readers pass only if it is a writer."""
+    for readers in (True, False) if claim.mode == "exclusive" else (True,):
+        yield "on", claim.kind, claim.name, readers
         if claim.subtree:
-            self.subtrees.append(claim)
-        if "/" in claim.name or claim.subtree:
-            self.paths.append(claim)
+            yield "over", claim.kind, claim.name, readers
+        for name in _above(claim, subtrees):
+            yield "under", claim.kind, name, readers
 
 
 def finishers(claims: Iterable[Waiting]) -> set[str]:
     """The owners that will have all that they wait for."""
     ordered = sorted(claims, key=_arrival)
+    lanes = Lanes(ordered)
+    places: dict[str, list[int]] = {}
     unserved: dict[str, int] = {}
-    for waiting in ordered:
-        unserved.setdefault(waiting.claim.owner, 0)
-        if not waiting.granted:
-            unserved[waiting.claim.owner] += 1
+    for place, waiting in enumerate(ordered):
+        owner = waiting.claim.owner
+        places.setdefault(owner, []).append(place)
+        unserved[owner] = unserved.get(owner, 0) + (not waiting.granted)
     finished = {owner for owner, count in unserved.items() if not count}
-    served: set[str] = set()
-    progress = True
-    while progress:
-        progress = False
-        ahead = Ahead()
-        for waiting in ordered:
-            claim = waiting.claim
-            if claim.owner in finished:
+    gone = {place for owner in finished for place in places[owner]}
+    blocked = {place: len(watched) for place, watched in lanes.watched.items()}
+    moved = lanes.all()
+    while moved:
+        for place in moved.pop().served(gone):
+            owner = ordered[place].claim.owner
+            blocked[place] -= 1
+            if blocked[place]:
                 continue
-            if not waiting.granted and claim.id not in served and ahead.serves(claim):
-                served.add(claim.id)
-                progress = True
-                unserved[claim.owner] -= 1
-                if not unserved[claim.owner]:
-                    finished.add(claim.owner)
-                    continue
-            ahead.add(claim)
+            unserved[owner] -= 1
+            if not unserved[owner]:
+                finished.add(owner)
+                gone.update(places[owner])
+                for left in places[owner]:
+                    moved += lanes.leave(left)
     return finished
-
-
-def blockers(waiting: Waiting, claims: Sequence[Waiting]) -> list[Waiting]:
-    """The claims that this one has to see go."""
-    claim = waiting.claim
-    if claim.limit:
-        line = (claim.kind, claim.name)
-        return [
-            other for other in claims if other.order < waiting.order and (other.claim.kind, other.claim.name) == line
-        ]
-    return [other for other in claims if other.order < waiting.order and conflict(claim, other.claim)]
 
 
 def find_cycle(claims: Sequence[Waiting], newcomer_id: str) -> list[Knot]:
@@ -131,6 +195,7 @@ def find_cycle(claims: Sequence[Waiting], newcomer_id: str) -> list[Knot]:
 
 def _way_home(starts: Sequence[Waiting], stuck: Sequence[Waiting]) -> list[Knot]:
     """Breadth first from what an owner waits for to something that it has itself."""
+    ahead = Blockers(stuck)
     by_owner: dict[str, list[Waiting]] = {}
     for waiting in stuck:
         if not waiting.granted:
@@ -139,7 +204,7 @@ def _way_home(starts: Sequence[Waiting], stuck: Sequence[Waiting]) -> list[Knot]
     line, seen = deque(starts), {waiting.claim.id for waiting in starts}
     while line:
         waiting = line.popleft()
-        for other in blockers(waiting, stuck):
+        for other in ahead.further(waiting):
             if other.claim.owner == starts[0].claim.owner:
                 return _walk_back(waiting, other.claim, came_from)
             for further in by_owner.get(other.claim.owner, ()):
@@ -148,6 +213,26 @@ def _way_home(starts: Sequence[Waiting], stuck: Sequence[Waiting]) -> list[Knot]
                     came_from[further.claim.id] = (waiting, other.claim)
                     line.append(further)
     return []
+
+
+class Blockers:
+    """What claims have to see go, each of them told once: whoever asks later finds those behind it."""
+
+    def __init__(self, claims: Sequence[Waiting]) -> None:
+        self._claims, self._lanes = claims, Lanes(claims)
+        self._places = {waiting.claim.id: place for place, waiting in enumerate(claims)}
+        self._told: dict[Lane, int] = {}
+
+    def further(self, waiting: Waiting) -> list[Waiting]:
+        """Those of this claim that nobody has asked for yet, in the order of their arrival."""
+        found: set[int] = set()
+        for lane in self._lanes.watched[self._places[waiting.claim.id]]:
+            told, members = self._told.get(lane, 0), lane.members
+            while told < len(members) and self._claims[members[told]].order < waiting.order:
+                found.add(members[told])
+                told += 1
+            self._told[lane] = told
+        return [self._claims[place] for place in sorted(found)]
 
 
 def _walk_back(last: Waiting, closing: Claim, came_from: dict[str, tuple[Waiting, Claim]]) -> list[Knot]:

@@ -8,7 +8,16 @@ from holdfast.core.table.changes import PutRow
 from holdfast.core.table.commands import Deadlocked
 from holdfast.core.table.rows import Row, Session, party
 from holdfast.core.table.step import Asking, Step
-from holdfast.model import Claim, Place, Refused
+from holdfast.model import Claim, Link, Place, Refused
+
+MOST_DETAIL = 1_000
+"""Characters in the detail of an event. Every watch gets one: all of a long cycle is for whoever closed it."""
+
+
+def story(cycle: tuple[Link, ...]) -> str:
+    """Who waits for whom, as far as there is room for it."""
+    text = "; ".join(map(str, cycle[: MOST_DETAIL // 10]))
+    return text if len(text) <= MOST_DETAIL else text[: MOST_DETAIL - 1] + "…"
 
 
 def take(step: Step, claim: Claim, bucket: int, slot: int | None) -> Row:
@@ -29,7 +38,7 @@ def queue(step: Step, claim: Claim, bucket: int, blocker: Row) -> Asking[Place |
     row = Row(claim, step.last[bucket] + 1, step.now)
     cycle = yield from deadlocks.search(step, row)
     if cycle:
-        yield from step.tell("deadlock", row, "; ".join(map(str, cycle)))
+        yield from step.tell("deadlock", row, story(cycle))
         return Deadlocked(cycle)
     step.number(bucket)
     position: int = yield ask.Position(claim.kind, claim.name, row.order)

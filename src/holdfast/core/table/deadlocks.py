@@ -26,16 +26,19 @@ def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> A
     lines: set[tuple[str, str, bool]] = set()
     frontier = [newcomer]
     while frontier:
+        met = {row.claim.owner for row in frontier}
         for row in frontier:
             line = (row.claim.kind, row.claim.name, row.claim.subtree)
             if line not in lines:
                 lines.add(line)
                 near: tuple[Row, ...] = yield ask.Line(row.claim)
                 rows.update((found.id, found) for found in near)
+                met.update(found.claim.owner for found in near)
         if given is not None:
             row, owner = given
             rows[row.id] = row._replace(claim=replace(row.claim, owner=owner))
-        new_owners = tuple(sorted({row.claim.owner for row in rows.values()} - owners))
+            met.add(owner)
+        new_owners = tuple(sorted(met - owners))
         owners.update(new_owners)
         waiting: tuple[Row, ...] = (yield ask.WaitingOf(new_owners)) if new_owners else ()
         rows.update((found.id, found) for found in waiting)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from holdfast.core import names
@@ -16,6 +16,7 @@ from holdfast.core.table.ends import NEVER, Ends
 from holdfast.core.table.line import Line, arrival
 from holdfast.core.table.mailboxes import Mailboxes
 from holdfast.core.table.rows import Cell, Row, Session, Tombstone
+from holdfast.core.table.waiting import Waiting
 from holdfast.model import Claim
 
 INFINITY = float("inf")
@@ -40,7 +41,7 @@ class Dictionary:
         self.by_session: dict[str, dict[str, Row]] = {}
         self.claims_of: dict[str, int] = {}
         """How many claims an owner has."""
-        self.waiting_of: dict[str, dict[str, Row]] = {}
+        self.waiting = Waiting()
         self.mortal: Ends[str] = Ends()
         """Rows with a `dies_at`."""
         self.counters: dict[int, int] = {}
@@ -119,15 +120,7 @@ class Dictionary:
         line = self.line(claim.kind, claim.name)
         shared = claim.mode == "shared"
         if line is not None and (line.writers or not shared):
-            first: Row | None = None
-            for row in line.rows():
-                if row.token is None and (row.order >= before or (first is not None and row.order > first.order)):
-                    # The line is in order: nobody behind came earlier.
-                    break
-                if row.order >= before or (shared and row.claim.mode == "shared"):
-                    continue
-                if (first is None or arrival(row) < arrival(first)) and self.alive(row, now):
-                    first = row
+            first = line.first(shared, before, lambda row: self.alive(row, now))
             if first is not None:
                 return first
         if "/" in claim.name or claim.subtree:
@@ -156,9 +149,7 @@ class Dictionary:
 
     def permits(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
         line = self.line(kind, name)
-        if line is None:
-            return ()
-        return tuple(sorted((row for row in line.holders.values() if self.alive(row, now)), key=arrival))
+        return () if line is None else self._in_order(line.holders.values(), now)
 
     def affected(self, claim: Claim) -> tuple[str, ...]:
         """Names of lines with somebody in them that a claim like this can hold up."""
@@ -252,13 +243,19 @@ class Dictionary:
         return count > (q.claim_id in self.rows)
 
     def _line(self, q: ask.Line, now: float) -> tuple[Row, ...]:
-        line = self.line(q.claim.kind, q.claim.name)
-        near = [*(line.rows() if line else ()), *self.across(q.claim)]
-        return tuple(sorted((row for row in near if self.alive(row, now)), key=arrival))
+        kind, name = q.claim.kind, q.claim.name
+        line = self.line(kind, name)
+        if line is None or not line.plain or q.claim.subtree or "/" in name:
+            near = chain(line.rows() if line else (), self.across(q.claim))
+        else:
+            near = chain(line.holders.values(), self.waiting.besides(kind, name))
+        return self._in_order(near, now)
 
     def _waiting_of(self, q: ask.WaitingOf, now: float) -> tuple[Row, ...]:
-        found = (row for owner in q.owners for row in self.waiting_of.get(owner, {}).values())
-        return tuple(sorted((row for row in found if self.alive(row, now)), key=arrival))
+        return self._in_order(self.waiting.of(q.owners), now)
+
+    def _in_order(self, rows: Iterable[Row], now: float) -> tuple[Row, ...]:
+        return tuple(sorted((row for row in rows if self.alive(row, now)), key=arrival))
 
     def _sessions(self, q: ask.Sessions, now: float) -> dict[str, Session]:
         return {id_: self.sessions[id_] for id_ in q.ids if id_ in self.sessions}
@@ -293,10 +290,11 @@ class Dictionary:
     def _on_name(self, q: ask.OnName, now: float) -> tuple[Row, ...]:
         return tuple(self.rows_on((q.kind, q.name), now))
 
-    def rows_on(self, key: Name, now: float) -> list[Row]:
-        """Every live claim on a name, by arrival."""
+    def rows_on(self, key: Name, now: float, most: int | None = None) -> list[Row]:
+        """Every live claim on a name, by arrival; only so many, if that is said, and holders before others."""
         line = self.line(*key)
-        return sorted((row for row in (line.rows() if line else ()) if self.alive(row, now)), key=arrival)
+        alive = (row for row in (line.rows() if line else ()) if self.alive(row, now))
+        return sorted(islice(alive, most), key=arrival)
 
     def _under(self, q: ask.Under, now: float) -> tuple[Row, ...]:
         names_shown = self.directory.shown(q.kind, q.prefix, ("",))
@@ -370,9 +368,9 @@ class Dictionary:
                 del self.alone[key]
             self.lines[key] = line
         if line.put(row, new):
-            self._wait_no_more(claim)
+            self.waiting.drop(claim)
         elif row.token is None:
-            self.waiting_of.setdefault(claim.owner, {})[claim.id] = row
+            self.waiting.put(row)
 
     def drop_row(self, change: ch.DropRow) -> None:
         """The claim is forgotten."""
@@ -382,7 +380,7 @@ class Dictionary:
         if self.alone.pop(key, None) is None:
             line = self.lines[key]
             if line.drop(change.row):
-                self._wait_no_more(claim)
+                self.waiting.drop(claim)
             if not line:
                 del self.lines[key]
         if not line:
@@ -408,12 +406,6 @@ class Dictionary:
             del below[claim.name]
             if not below:
                 del self.under[claim.kind, path]
-
-    def _wait_no_more(self, claim: Claim) -> None:
-        waiting = self.waiting_of[claim.owner]
-        del waiting[claim.id]
-        if not waiting:
-            del self.waiting_of[claim.owner]
 
     def _put_session(self, change: ch.PutSession) -> None:
         self.sessions[change.session.id] = change.session

@@ -96,11 +96,10 @@ def fits(row: Row, claim: Claim, ticket: str) -> bool:
 def closes_cycle(step: Step, row: Row, owner: str) -> Asking[tuple[Link, ...]]:
     """Whether an owner that waits elsewhere would, with this grant, wait for itself."""
     waiting: tuple[Row, ...] = yield ask.WaitingOf((owner,))
-    for waiter in waiting:
-        cycle = yield from deadlocks.search(step, waiter, given=(row, owner))
-        if cycle:
-            return cycle
-    return ()
+    if not waiting:
+        return ()
+    # One search tells of all that it waits for: it goes on with all of them, or with none.
+    return (yield from deadlocks.search(step, waiting[0], given=(row, owner)))
 
 
 def break_lock(step: Step, command: Break) -> Asking[BreakUnderWay]:

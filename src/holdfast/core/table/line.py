@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.core.table.rows import Row
 
@@ -51,11 +51,13 @@ class Ranks:
 class Queue:
     """Those in line, in the order of their arrival. Whoever comes, comes last."""
 
-    __slots__ = ("_ranks", "_rows")
+    __slots__ = ("_ranks", "_rows", "writers")
 
     def __init__(self) -> None:
         # Not a plain dictionary: looking for the first one of it passes all that have gone before.
         self._rows: OrderedDict[str, Row] = OrderedDict()
+        self.writers: OrderedDict[str, Row] = OrderedDict()
+        """Those of them that are exclusive."""
         self._ranks: Ranks | None = None
 
     def __len__(self) -> int:
@@ -72,12 +74,16 @@ class Queue:
         if self._ranks is not None and row.claim.id not in self._rows:
             self._ranks.add(row.order)
         self._rows[row.claim.id] = row
+        if row.claim.mode == "exclusive":
+            self.writers[row.claim.id] = row
 
     def pop(self, id_: str) -> Row | None:
         """Take it out of the line; None if it was not there."""
         row = self._rows.pop(id_, None)
-        if row is not None and self._ranks is not None:
-            self._ranks.remove(row.order)
+        if row is not None:
+            self.writers.pop(id_, None)
+            if self._ranks is not None:
+                self._ranks.remove(row.order)
         return row
 
     def ahead(self, order: int) -> int:
@@ -92,10 +98,14 @@ class Queue:
 class Line:
     """The claims on one name that more than one claim is, or was, interested in."""
 
-    __slots__ = ("holders", "queue", "subtrees", "writers")
+    __slots__ = ("holders", "in_order", "queue", "subtrees", "writers", "writing")
 
     def __init__(self) -> None:
-        self.holders: dict[str, Row] = {}
+        self.holders: OrderedDict[str, Row] = OrderedDict()
+        self.in_order = True
+        """Whether the holders are in the order of their arrival. One that adopts a grant has its place in line."""
+        self.writing: dict[str, Row] = {}
+        """Those of them that are exclusive."""
         self.queue = Queue()
         self.subtrees = self.writers = 0
         """How many of its claims cover a subtree, and how many are exclusive."""
@@ -109,6 +119,11 @@ class Line:
 
     def __bool__(self) -> bool:
         return bool(self.holders) or bool(self.queue)
+
+    @property
+    def plain(self) -> bool:
+        """Whether none of its claims is shared, or covers a subtree."""
+        return not self.subtrees and self.writers == len(self.holders) + len(self.queue)
 
     def rows(self) -> Iterator[Row]:
         """Those who hold, then those in line."""
@@ -124,7 +139,11 @@ class Line:
         if row.token is None:
             self.queue.put(row)
             return False
+        if claim.id not in self.holders and self.holders:
+            self.in_order = self.in_order and arrival(next(reversed(self.holders.values()))) < arrival(row)
         self.holders[claim.id] = row
+        if claim.mode == "exclusive":
+            self.writing[claim.id] = row
         return self.queue.pop(claim.id) is not None
 
     def drop(self, row: Row) -> bool:
@@ -132,4 +151,23 @@ class Line:
         claim = row.claim
         self.subtrees -= claim.subtree
         self.writers -= claim.mode == "exclusive"
-        return self.holders.pop(claim.id, None) is None and self.queue.pop(claim.id) is not None
+        if self.holders.pop(claim.id, None) is None:
+            return self.queue.pop(claim.id) is not None
+        self.writing.pop(claim.id, None)
+        self.in_order = self.in_order or not self.holders
+        return False
+
+    def first(self, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
+        """The first claim, alive, that is in the way of one which came at `before`: only a writer is in a reader's."""
+        first: Row | None = None
+        for row in self.writing.values() if shared else self.holders.values():
+            if row.order < before and (first is None or arrival(row) < arrival(first)) and alive(row):
+                first = row
+            if self.in_order and (first is not None or row.order >= before):
+                break
+        for row in self.queue.writers.values() if shared else self.queue:
+            if row.order >= before or (first is not None and arrival(row) > arrival(first)):
+                break
+            if alive(row):
+                return row
+        return first

@@ -65,6 +65,8 @@ def enter(step: Step, command: Enter) -> Asking[EnterReply]:
         cover: Row | None = yield ask.Held(claim)
         if cover is not None:
             return (yield from reenter(step, claim, cover))
+    if blocker is not None and blocker.claim.limit:
+        return WrongLimit(blocker.claim.limit)
     if blocker is None:
         row = admission.take(step, claim, bucket, None)
         if step.watched:

@@ -6,6 +6,9 @@ permit is fenced by name and slot. The claims stand in one line, first come firs
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 from holdfast.core.table import admission
 from holdfast.core.table import questions as ask
 from holdfast.core.table.commands import Deadlocked, WrongLimit
@@ -16,12 +19,11 @@ from holdfast.model import Claim, Granted, Place, Refused
 PermitReply = Granted | Place | Refused | Deadlocked | WrongLimit
 
 
-def free_slot(holders: tuple[Row, ...], limit: int) -> int | None:
-    """The lowest permit that nobody holds."""
-    if len(holders) >= limit:
-        return None
+def free_slots(holders: tuple[Row, ...], limit: int) -> Iterator[int]:
+    """The permits that nobody holds, the lowest first."""
     taken = {row.slot for row in holders}
-    return next(slot for slot in range(limit) if slot not in taken)
+    free = (slot for slot in range(limit) if slot not in taken)
+    return islice(free, max(0, limit - len(holders)))
 
 
 def enter(step: Step, claim: Claim, bucket: int, first: Row | None, holders: tuple[Row, ...]) -> Asking[PermitReply]:
@@ -34,7 +36,7 @@ def enter(step: Step, claim: Claim, bucket: int, first: Row | None, holders: tup
     blocker = holders[0] if holders else first
     if blocker is not None and blocker.claim.limit != claim.limit:
         return WrongLimit(blocker.claim.limit)
-    slot = free_slot(holders, claim.limit)
+    slot = next(free_slots(holders, claim.limit), None)
     if blocker is None or (first is None and slot is not None):
         row = admission.take(step, claim, bucket, slot)
         yield from step.tell("granted", row)
@@ -44,13 +46,15 @@ def enter(step: Step, claim: Claim, bucket: int, first: Row | None, holders: tup
 
 def pass_on(step: Step, kind: str, name: str) -> Asking[None]:
     """Give free permits to those in line, in order."""
-    after = -1
+    after, holders = -1, None
     while True:
         row: Row | None = yield ask.NextWaiting(kind, name, after)
         if row is None:
             return
-        holders: tuple[Row, ...] = yield ask.Permits(kind, name)
-        slot = free_slot(holders, row.claim.limit)
+        if holders is None:
+            holders = yield ask.Permits(kind, name)
+            free = free_slots(holders, row.claim.limit)
+        slot = next(free, None)
         if slot is None:
             return
         token = yield from step.count(step.bucket(name))

@@ -119,7 +119,11 @@ class Busy(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Every live claim that can conflict with one like this, and those of its own name. Answer: `tuple[Row, ...]`."""
+    """Every live claim that can conflict with one like this, and those of its own name. Answer: `tuple[Row, ...]`.
+
+    Where none of them is shared or covers a subtree, those in line may be left out that wait for nothing else: whoever
+    comes after such a one waits for those before it anyway.
+    """
 
     claim: Claim
 
