@@ -68,6 +68,11 @@ class Gone:
     reason: str
 
 
+def who(app: str, host: str, details: str, owner: str) -> str:
+    """A client in a few words. One of another language may have said neither where it runs nor what it is."""
+    return f"{app or 'python'}@{host} ({details})" if host else f"{app or 'a client'} (owner {owner})"
+
+
 @dataclass(frozen=True, slots=True)
 class Party:
     """One who holds or waits, as people need to see it."""
@@ -89,9 +94,14 @@ class Party:
     slot: int | None = None
     name: str = ""
 
+    @property
+    def who(self) -> str:
+        """`billing@web-3 (pid 812)`; clients that do not say where they run are told apart by their owners."""
+        return who(self.app, self.host, f"pid {self.pid}", self.owner)
+
     def brief(self) -> str:
         """Who it is, in a few words: `billing@web-3 (pid 812) for 12 s`."""
-        return f"{self.app or 'python'}@{self.host} (pid {self.pid}) for {self.age:.3g} s"
+        return f"{self.who} for {self.age:.3g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +118,8 @@ class Link:
 
     def __str__(self) -> str:
         """Who, where, what, in one clause."""
-        who = f"{self.app or 'python'}@{self.host} (pid {self.pid}, {self.thread or 'owner ' + self.owner})"
-        return f"{who} has {self.holds!r} and waits for {self.waits_for!r}"
+        shown = who(self.app, self.host, f"pid {self.pid}, {self.thread or 'owner ' + self.owner}", self.owner)
+        return f"{shown} has {self.holds!r} and waits for {self.waits_for!r}"
 
 
 @dataclass(frozen=True, slots=True)

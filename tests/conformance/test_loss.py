@@ -31,8 +31,10 @@ async def test_an_event_asked_for_after_the_loss_is_set(stage: Stage, locks: Fro
     held = await locks.lock("k").acquire()
     await stage.take_away("k", rival)
     await eventually(lambda: not held.valid)
+    with pytest.raises(LockLost):
+        held.check()
 
-    await eventually(held.lost.is_set)
+    assert held.lost.is_set()
 
 
 async def test_on_lost_is_called_with_the_grant(stage: Stage, locks: Front, rival: Front) -> None:

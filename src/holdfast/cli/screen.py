@@ -72,7 +72,7 @@ def seconds(value: float) -> str:
 
 def who(party: Party) -> str:
     """A holder or waiter in a few words."""
-    return printable(f"{party.app or 'python'}@{party.host} (pid {party.pid})")
+    return printable(party.who)
 
 
 def how(party: Party, limit: int = 0) -> str:

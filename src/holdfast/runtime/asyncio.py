@@ -201,7 +201,13 @@ class AsyncioIo:
 
     def event(self) -> tuple[Event, Callable[[], None]]:
         event = asyncio.Event()
-        return event, lambda: call_in_loop(self.loop, event.set)
+        return event, partial(self._set, event)
+
+    def _set(self, event: asyncio.Event) -> None:
+        if asyncio._get_running_loop() is self.loop:
+            event.set()  # at once: whoever asks in this very turn is told the truth
+        else:
+            call_in_loop(self.loop, event.set)
 
     def call_back(self, function: Callable[..., object], *args: object) -> None:
         call_in_loop(self.loop, self._run_callback, function, *args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -73,6 +74,20 @@ async def test_what_was_never_sent_was_not_done(server: LockServer, stage: Stage
     assert error.value.outcome == "not done"
     server.start()
     assert (await client.cell("c").get())[0] == 1
+
+
+async def test_what_cannot_be_repeated_goes_over_a_connection_that_is_there(server: LockServer, stage: Stage) -> None:
+    client = await stage.client(ttl=20.0)
+    await client.cell("c").set(1)
+    server.kill()
+    await asyncio.to_thread(server.start)
+
+    await client.cell("c").set(2)
+    assert (await client.cell("c").get())[0] == 2
+    await client.lock("k").acquire()
+    server.kill()
+    await asyncio.to_thread(server.start)
+    assert await client.break_lock("k", force=True) == 1
 
 
 async def test_a_watch_goes_on_after_a_restart(server: LockServer, stage: Stage) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import holdfast
-from holdfast import EngineUnavailable, aio
+from holdfast import EngineUnavailable, InvalidRequest, NotAcquired, aio
 from holdfast.server import passwords
 from holdfast.verify.servers.redis import RedisServer
 from tests.servers.lock_server import CHEAP, LockServer
@@ -37,6 +37,34 @@ BOTH = pytest.mark.parametrize("acquire", [blocking, asynchronous])
 async def test_a_server_with_users_asks_for_a_login_in_the_url(acquire: Acquire) -> None:
     with LockServer(config=CONFIG) as server, pytest.raises(EngineUnavailable, match="holdfast://user:password@host"):
         await acquire(f"holdfast://127.0.0.1:{server.port}?durable=0")
+
+
+def test_what_breaks_a_rule_of_the_server_is_named() -> None:
+    with LockServer(config="[limits]\nmax_ttl = 5000\ntext = 100\n") as server:
+        url = f"holdfast://127.0.0.1:{server.port}?durable=0"
+        with holdfast.connect(url, ttl=4.0) as locks, pytest.raises(InvalidRequest) as note:
+            locks.lock("k", note="it's " + "n" * 100).acquire()
+        with holdfast.connect(url, ttl=10.0) as locks, pytest.raises(InvalidRequest) as ttl:
+            locks.lock("k").acquire()
+
+    assert (note.value.argument, note.value.rule) == ("note", "it has 105 bytes, the limit text is 100")
+    assert str(note.value.value).startswith("it's nnn")
+    assert (ttl.value.argument, ttl.value.value) == ("ttl", "10000")
+
+
+def test_whoever_does_not_say_where_it_runs_is_told_by_its_owner() -> None:
+    with LockServer() as server, server.speak() as wire:
+        session = wire.open()
+        wire("HF.ACQUIRE", "*", "k")
+        with holdfast.connect(f"holdfast://127.0.0.1:{server.port}?durable=0") as locks:
+            with pytest.raises(NotAcquired, match=rf"held by a client \(owner {session}\) for"):
+                locks.lock("k").acquire(wait=0.1)
+
+
+@pytest.mark.parametrize("scheme", ["holdfast", "redis"])
+def test_a_port_without_a_host_is_refused_before_anything_is_asked(scheme: str) -> None:
+    with pytest.raises(InvalidRequest, match="an address is host:port"):
+        holdfast.connect(f"{scheme}://:17420")
 
 
 @BOTH

@@ -25,6 +25,9 @@ class BlockingWire:
         return Line(address, self._desk.route, self._desk.hear, until)
 
     async def call(self, link: Line, request: Request | Step, until: float) -> Any:
+        if not request.repeats:
+            # What a server has closed while nobody used it does not take it, and nobody could tell that afterwards.
+            link.look()
         return link.call(request.packed, until)
 
     async def take(self, lock: threading.Lock, until: float) -> bool:

@@ -247,6 +247,25 @@ class Line:
                 waiter.gate.set()
                 return
 
+    def look(self) -> None:
+        """Take what has come unasked: also that the server has closed the connection meanwhile."""
+        if not self._reading.acquire(blocking=False):
+            return  # whoever reads hears of it
+        try:
+            if self.problem is None and self._has_something():
+                with contextlib.suppress(Lost):
+                    self._receive(clock.now())
+        finally:
+            self._let_go()
+            self._pass_on()
+
+    def _has_something(self) -> bool:
+        if self._tls and self.socket.pending():  # type: ignore[attr-defined]
+            return True
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(0))
+
     def listen(self, other: int, seconds: float | None) -> bool:
         """Wait for something on this connection or on another file; whether it was the other one."""
         poll = select.poll()

@@ -18,7 +18,7 @@ from holdfast.engines.holdfast import words
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.route import TurnedAway
 from holdfast.engines.resp.wire import Address, Lost
-from holdfast.errors import EngineUnavailable, InvalidRequest
+from holdfast.errors import EngineUnavailable
 from holdfast.model import Granted, LockInfo, Place
 
 TRY_FOR = 1.0
@@ -196,7 +196,7 @@ class Port:
         elif word == "HFTURN":
             return error  # others had their turn first, and nothing was done
         elif word == "HFINVALID" and not repeated:
-            raise InvalidRequest("request", "", rest)
+            raise words.invalid(rest)
         else:
             raise self._unavailable(str(error), repeated)
         return error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from holdfast.core.table import commands as cmd
 from holdfast.core.table.lines import DONE, RELEASED_BEFORE
 from holdfast.engines.resp.wire import Part, pack
+from holdfast.errors import InvalidRequest
 from holdfast.model import Claim, Gone, Granted, Link, LockEvent, LockInfo, Party, Place, Refused
 
 OVER = "its session ran out"
@@ -222,6 +224,18 @@ def given_back(reply: Any) -> cmd.Done | Gone:
     if reply == b"OK":
         return DONE
     return Gone(reply[1].decode() if reply[0] == b"gone" else OVER)
+
+
+_INVALID = re.compile(r"""(\w+) (['"])(.*)\2(…?): (.*)""", re.DOTALL)
+
+
+def invalid(text: str) -> InvalidRequest:
+    """What the server says is wrong with a value, and with which one."""
+    found = _INVALID.fullmatch(text)
+    if found is None:
+        return InvalidRequest("request", "", text)
+    what, _, value, rest, rule = found.groups()
+    return InvalidRequest(what.lower(), value + rest, rule)
 
 
 def was_done_before(reply: Any) -> bool:

@@ -44,7 +44,7 @@ def parse_address(text: str, default_port: int) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(default_port)
-    if not port.isdigit() or not 0 < int(port) < 65536:
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise InvalidRequest("url", text, "an address is host:port, with a port from 1 to 65535")
     return Address(host.strip("[]"), int(port))
 
