@@ -139,7 +139,7 @@ def in_words(name: str, value: int) -> str:
     """A default as wire.md writes it."""
     if name in ("min_ttl", "max_ttl", "idle", "login"):
         return {100: "100 ms", 86_400_000: "1 day", 0: "off", 10_000: "10 s"}[value]
-    if re.search("bytes|value|put|frame", name):
+    if re.search("bytes|value|put|frame|writes", name):
         unit, size = next((unit, size) for unit, size in (("GiB", 30), ("MiB", 20), ("KiB", 10)) if value >> size)
         return f"{value >> size} {unit}"
     return f"{value:,}"

@@ -111,10 +111,15 @@ class Inside:
             await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Let everything out that was gathered."""
-        await self.turn()
-        await self.service.batches.idle.wait()
-        await self.turn()
+        """Let everything out that was gathered, and what waits for another turn."""
+        batches = self.service.batches
+        while True:
+            await self.turn()
+            await batches.idle.wait()
+            await self.turn()
+            working = any(one._working for one in self.service.connections)
+            if batches.idle.is_set() and not working and not batches.output:
+                return
 
     def close(self) -> None:
         self.commands.logins.close()

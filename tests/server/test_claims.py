@@ -373,6 +373,8 @@ def test_a_forced_break_is_at_once(wire: Wire, speak: Speak, name: str) -> None:
         (("HF.ACQUIRE", "*", "k", "NOTE", b"\xff"), "HFINVALID"),
         (("HF.ACQUIRE", "*", "k", "LIMIT", 0), "HFINVALID"),
         (("HF.ACQUIRE", "*", "k", "LIMIT", 2, "SHARED"), "ERR"),
+        (("HF.ACQUIRE", "*", "k", "LIMIT", 2, "KIND", "holdfast.lock"), "ERR"),
+        (("HF.ACQUIRE", "*", "k", "KIND", "x.semaphore"), "ERR"),
         (("HF.ACQUIRE", "*", "k", "WAIT", "-1"), "HFINVALID"),
         (("HF.ACQUIRE", "*", "k", "WAIT", "1e3"), "HFINVALID"),
         (("HF.ACQUIRE", "*", "k", "WAIT", "9" * 16), "HFINVALID"),
@@ -392,6 +394,15 @@ def test_what_breaks_a_rule_is_refused_with_a_word_for_it(wire: Wire, command: t
     wire.open()
 
     assert str(wire(*command)).startswith(f"{word} ")
+
+
+def test_what_is_in_use_without_a_limit_has_none_and_the_other_way_round(wire: Wire, name: str) -> None:
+    session = wire.open()
+    wire("HF.ACQUIRE", f"{session}-1", name, "KIND", "x.plain")
+    wire("HF.ACQUIRE", f"{session}-2", name, "KIND", "x.counted", "LIMIT", 2)
+
+    assert wire("HF.ACQUIRE", f"{session}-3", name, "KIND", "x.plain", "LIMIT", 2, "OWNER", "a") == ["limit", 0]
+    assert wire("HF.ACQUIRE", f"{session}-4", name, "KIND", "x.counted", "OWNER", "a") == ["limit", 2]
 
 
 def test_option_names_are_not_case_sensitive(wire: Wire, name: str) -> None:

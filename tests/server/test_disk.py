@@ -18,6 +18,8 @@ from tests.faults.syscalls import failing
 from tests.servers.lock_server import LockServer, Wire
 
 NOTE = "x" * 1000
+FULL = '"level": "warning", "event": "the disk is full: only what frees room is taken"'
+ROOM = '"level": "info", "event": "there is room on the disk again"'
 
 
 class OnDisk(LockServer):
@@ -83,6 +85,33 @@ def test_on_a_full_disk_locks_can_be_given_back_but_not_taken_and_it_recovers_by
 
         eventually(lambda: not refused(wire("HF.ACQUIRE", f"{session}-new", "new")), "it did not recover")
         assert wire("HF.LOOK", f"{session}-new")[0] == "granted"
+
+
+def test_a_full_disk_and_room_on_it_again_are_told_to_the_log_once_each(disk: SmallDisk) -> None:
+    with OnDisk(disk.path / "locks.db", disk) as server, server.speak() as wire:
+        session = wire.open(600_000)
+        assert FULL not in server.log.read_text()
+        fill(wire, session, disk)
+        assert refused(wire("HF.ACQUIRE", f"{session}-new", "new"))
+        assert (server.log.read_text().count(FULL), server.log.read_text().count(ROOM)) == (1, 0)
+
+        disk.make_room()
+
+        # Nobody has to ask for room.
+        eventually(lambda: ROOM in server.log.read_text(), "it did not notice")
+        assert wire("HF.ACQUIRE", f"{session}-new", "new")[0] == "granted"
+        assert (server.log.read_text().count(FULL), server.log.read_text().count(ROOM)) == (1, 1)
+
+
+def test_a_disk_that_is_full_at_the_start_is_told_to_the_log(disk: SmallDisk) -> None:
+    with OnDisk(disk.path / "locks.db", disk) as server:
+        with server.speak() as wire:
+            wire.open(600_000)
+        server.stop()
+        disk.fill()
+        server.start()
+
+        assert server.log.read_text().count(FULL) == 1
 
 
 def test_what_was_answered_on_a_full_disk_survives_a_kill(disk: SmallDisk) -> None:

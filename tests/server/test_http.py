@@ -80,9 +80,34 @@ def test_metrics_count_what_happens(shared_server: LockServer, wire: Wire) -> No
     assert after["holdfast_longest_line"] >= 1
 
 
+def test_locks_that_are_too_many_for_one_answer_come_in_parts(shared_server: LockServer, wire: Wire) -> None:
+    session, prefix = wire.open(), f"test/{uuid4().hex}/"
+    names = [f"{prefix}{name}" for name in ("a b", "c&d", "e", "ü%20")]
+    for number, name in enumerate(names):
+        wire("HF.ACQUIRE", f"{session}-{number}", name)
+
+    found, cursor = [], None
+    while True:
+        rest = "" if cursor is None else f"&cursor={cursor}"
+        answer = get(shared_server, f"/v1/locks?prefix={prefix}&limit=1{rest}")
+        found += [lock["name"] for lock in answer.json()]
+        cursor = answer.headers.get("Holdfast-Cursor")
+        if cursor is None:
+            break
+
+    assert found == names
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/", 404), ("/v1/locks?prefix=a//b", 400), ("/v1/locks?kind=lock", 400), ("/v1/locks?limit=0", 400)],
+    [
+        ("/", 404),
+        ("/v1/locks?prefix=a//b", 400),
+        ("/v1/locks?kind=lock", 400),
+        ("/v1/locks?limit=0", 400),
+        ("/v1/locks?cursor=nonsense", 400),
+        ("/v1/locks?name=a", 400),
+    ],
 )
 def test_what_cannot_be_answered_says_why(shared_server: LockServer, path: str, status: int) -> None:
     assert get(shared_server, path).status_code == status

@@ -102,6 +102,17 @@ async def test_a_list_looks_at_what_it_shows(inside: Inside) -> None:
     assert lines_run(lambda: service.list_locks(user, "", "holdfast.", 10, ("holdfast.lock", "n0500"))) < 2_500
 
 
+async def test_a_look_at_a_long_line_shows_its_first_and_looks_at_no_more(inside: Inside) -> None:
+    client = await taken(inside, *["n"] * 3_000)
+
+    info = await asked(inside, client, "HF.INSPECT", "n")
+
+    assert [len(info[at]) for at in (7, 9)] == [1, 9]
+    assert [waiter[1] for waiter in info[9]] == [b"session1-%d" % number for number in range(1, 10)]
+    assert lines_run(lambda: client.send("HF.INSPECT", "n")) < 5_000
+    assert lines_run(lambda: client.send("HF.LIST", "n")) < 5_000
+
+
 async def test_events_come_in_parts_without_a_gap(inside: Inside) -> None:
     client = await taken(inside)
     client.send("HF.WATCH", "session1", "w", "")

@@ -39,7 +39,9 @@ plain_takes = st.builds(
 gives = (numbers | numbers | odd_numbers).map(lambda number: f"-{number}")
 wrong = st.sampled_from(["", "+", "-", "x", "+1", "+1\ta", "+1\ta\tx", "+1\ta\tx\tt\tu", "-1\ta", "*1\ta\tx\tt"])
 requests = st.lists(st.one_of(plain_takes, plain_takes, takes, gives, gives, wrong), min_size=1, max_size=6)
-scripts = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([KIND, "x.lock"]), requests), max_size=12)
+scripts = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from([KIND, "x.lock", "x.semaphore"]), requests), max_size=12
+)
 
 
 def as_requests(session: str, kind: str, lines: list[str]) -> list[bytes]:
@@ -140,6 +142,17 @@ async def test_the_steps_of_a_request_are_taken_together_and_kept_by_one_commit(
 
     assert len(client.replies()[0]) == 30
     assert len(store.kept) == 2
+    inside.close()
+
+
+async def test_a_request_counts_as_its_steps() -> None:
+    inside = Inside(StillStore())
+    client = await opened(inside, "session1")
+    before = inside.service.tally.commands
+    client.send("HF.MANY", "session1", KIND, "\n".join([step(1, "a"), step(2, "a/b"), step(3, "a", "?"), "-1"]))
+    await inside.settle()
+
+    assert inside.service.tally.commands - before == 4
     inside.close()
 
 
@@ -288,6 +301,48 @@ async def test_long_replies_end_a_request_early() -> None:
     assert 1 <= len(done) <= 3
     assert {str(error).split()[0] for error in replies[len(done) :]} == {"HFTURN"}
     assert len(rows(inside)) == len(done) + 1
+    inside.close()
+
+
+async def chained(inside: Inside, owners: int) -> Client:
+    """Each owner but the last waits for what the next one has: whoever asks for the last one's closes no ring yet."""
+    client = await opened(inside, "session1")
+    for number in range(owners):
+        client.send("HF.ACQUIRE", f"session1-h{number}", f"k{number}", "OWNER", f"session1/t{number}")
+    for number in range(owners - 1):
+        client.send("HF.ACQUIRE", f"session1-w{number}", f"k{number + 1}", "OWNER", f"session1/t{number}")
+    await inside.settle()
+    client.replies()
+    return client
+
+
+CLOSING = [f"+x{number}\tk0\tt599\t" for number in range(8)]
+"""Steps that each close the ring of such a chain of 600."""
+
+
+async def test_a_search_through_very_many_is_the_last_step_of_a_request() -> None:
+    inside = Inside(StillStore())
+    client = await chained(inside, 600)
+    client.send("HF.MANY", "session1", KIND, "\n".join(CLOSING))
+    await inside.settle()
+
+    ((first, *rest),) = client.replies()
+    assert (first[0], len(first[1])) == (b"deadlock", 600)
+    assert [str(error).split()[0] for error in rest] == ["HFTURN"] * 7
+    inside.close()
+
+
+async def test_after_a_search_through_very_many_others_have_their_turn() -> None:
+    inside = Inside(StillStore())
+    client, other = await chained(inside, 600), await opened(inside, "session2")
+    before = inside.service.questions
+    client.connection.data_received(b"".join(as_requests("session1", KIND, CLOSING)))
+
+    assert 600 < inside.service.questions - before < 3_000, "all of it is carried out first"
+    other.send("HF.ACQUIRE", "session2-1", "free")
+    await inside.turn(100)
+    assert [reply[0] for reply in client.replies()] == [b"deadlock"] * 8
+    assert other.replies()[0][0] == b"granted"
     inside.close()
 
 

@@ -85,6 +85,12 @@ def test_a_public_address_is_taken_if_one_insists() -> None:
         ("[users.ada]\ncertificate = 'x'\nrights = [{ prefix = 'a', may = [['hold']] }]", "a right is"),
         ("[users.ada]\ncertificate = 'x'\n[users.bob]\ncertificate = 'x'", "stands for bob too"),
         ("[users.'']\ncertificate = 'x'", "a user has a name"),
+        ("[users.ada]\ncertificate = 'x'", "asked for a certificate only with tls.client_ca"),
+        (
+            "[users.ada]\ncertificate = 'x'\n[tls]\ncertificate = 'x'\nkey = 'x'",
+            "users.ada.certificate='x': nobody can",
+        ),
+        ("[tls]\n", "needs a certificate and its key"),
         ("[tls]\ncertificate = 'x'", "needs a certificate and its key"),
         ("[tls]\ncertificate = 'no-such-file'\nkey = 'x'", "cannot be used"),
         ("http = 5", "an address looks like"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -68,6 +69,22 @@ def test_redis_cli_s_own_questions_are_answered(shared_server: LockServer) -> No
     assert cli(shared_server, "SELECT", "0") == "OK\n"
     assert cli(shared_server, "SELECT", "1").startswith("ERR ")
     assert cli(shared_server, "QUIT") == "OK\n"
+
+
+def titles(told: str) -> list[str]:
+    """The sections of an answer to INFO."""
+    return [line.removeprefix("# ") for line in told.splitlines() if line.startswith("# ")]
+
+
+def test_info_tells_of_the_sections_that_it_is_asked_for(wire: Wire) -> None:
+    every = ["Server", "Clients", "Locks", "Stats", "Persistence", "Replication"]
+
+    assert titles(wire("INFO")) == every
+    for word in ("default", "all", "EVERYTHING"):
+        assert titles(wire("INFO", word)) == every
+    assert re.fullmatch(r"# Clients\r\nconnected_clients:\d+\r\nblocked_clients:\d+\r\n", wire("INFO", "cLIENTS"))
+    assert titles(wire("INFO", "replication", "server", "nothing")) == ["Server", "Replication"]
+    assert wire("INFO", "nothing") == ""
 
 
 @pytest.mark.parametrize("setting", [("CLIENT", "SETNAME"), ("HELLO", "3", "SETNAME")])

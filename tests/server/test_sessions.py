@@ -178,6 +178,30 @@ def test_closing_twice_is_harmless(wire: Wire) -> None:
     assert wire("HF.RENEW", session) == ["over"]
 
 
+def test_a_star_stands_for_the_session_that_ran_out(wire: Wire) -> None:
+    session = wire.open(200)
+    assert wire.push()[:2] == ["hf.over", session]
+
+    for command in (("HF.RENEW",), ("HF.FETCH", "w", 0), ("HF.WATCH", "w", ""), ("HF.CLOSE",), ("HF.UNWATCH", "w")):
+        word, *rest = command
+        assert wire(word, "*", *rest) == wire(word, session, *rest), word
+    assert wire("HF.RENEW", "*") == ["over"]
+
+    wire.open()
+    assert wire("HF.RENEW", "*")[0] == "open"
+
+
+def test_where_there_never_was_a_session_a_star_says_so(wire: Wire) -> None:
+    assert str(wire("HF.RENEW", "*")).startswith("HFDETACHED this connection speaks for no session")
+    wire.open()
+    wire("HF.CLOSE", "*")
+    assert wire("HF.RENEW", "*") == ["over"]
+
+    wire("RESET")
+
+    assert str(wire("HF.RENEW", "*")).startswith("HFDETACHED this connection speaks for no session")
+
+
 def test_whoever_kept_an_ended_session_s_connection_has_no_part_in_a_new_one_of_that_id(speak: Speak) -> None:
     stale, fresh, name = speak(3), speak(3), uuid4().hex
     session, secret = new_ids()

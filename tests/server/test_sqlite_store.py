@@ -312,6 +312,8 @@ async def test_a_store_that_was_tampered_with_is_refused(path: Path, damage: str
         "UPDATE state SET record = CAST(replace(CAST(record AS TEXT), 'lock', 'look') AS BLOB) WHERE kind = 'R'",
         "UPDATE state SET sum = sum + 1 WHERE kind = 'S'",
         "INSERT INTO state SELECT kind, arrival, one, two, 7, record, sum FROM state WHERE kind = 'S'",
+        "UPDATE state SET one = one || 'x' WHERE kind = 'R' AND arrival = (SELECT max(arrival) FROM state)",
+        "UPDATE state SET arrival = arrival + 1 WHERE kind = 'R' AND arrival = (SELECT max(arrival) FROM state)",
     ],
 )
 @pytest.mark.usefixtures("small")

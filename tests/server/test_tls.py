@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 
 from holdfast import aio
 from tests.engines.wire.together import give, names, take
+from tests.faults.children import eventually
 from tests.servers.certificates import Authority, Pair
 from tests.servers.lock_server import LockServer, Wire
 
@@ -106,6 +111,78 @@ def test_another_authority_for_clients_needs_a_restart_and_is_not_trusted_before
         assert '"setting": "tls.client_ca"' in server.log.read_text()
         with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
             server.speak(tls=trusting(authority, other.issue("ada")))("PING")
+
+
+class TestRefusedHandshakes:
+    """Whoever is refused before the first request finds nothing to read: it is the log that says why."""
+
+    @staticmethod
+    def told(server: LockServer, event: str = "TLS handshake refused") -> list[dict[str, Any]]:
+        events = [json.loads(line) for line in server.log.read_text().splitlines()]
+        return [one for one in events if one["event"] == event]
+
+    def told_of(self, peer: str, server: LockServer) -> dict[str, Any]:
+        """The event of this peer, when it is there."""
+        eventually(lambda: peer in [event["peer"] for event in self.told(server)], f"nothing was told of {peer}")
+        return next(event for event in self.told(server) if event["peer"] == peer)
+
+    @staticmethod
+    def knock(port: int, tls: ssl.SSLContext | None) -> str:
+        """Ask something until the server ends it; from where."""
+        wire = socket.create_connection(("127.0.0.1", port), 20)
+        peer = "{}:{}".format(*wire.getsockname())
+        with suppress(ssl.SSLError, ConnectionError):
+            wire = wire if tls is None else tls.wrap_socket(wire, server_hostname="localhost")
+            wire.sendall(b"*1\r\n$4\r\nPING\r\n")
+            assert wire.recv(100) == b"", "it was answered"
+        wire.close()
+        return peer
+
+    @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+    def test_they_are_told_to_the_log(self, authority: Authority, tmp_path: Path, version: ssl.TLSVersion) -> None:
+        other = Authority(tmp_path, "other")
+        stranger, nobody = trusting(authority, other.issue("ada")), trusting(authority)
+        stranger.maximum_version = nobody.maximum_version = version
+        with LockServer(config=config(authority.issue("server"), authority)) as server:
+            for tls, problem in (
+                (nobody, "peer did not return a certificate"),
+                (stranger, "certificate verify failed"),
+                (None, "SSL"),  # what it takes plain text for is another thing in every version
+            ):
+                event = self.told_of(self.knock(server.port, tls), server)
+                assert event["level"] == "warning"
+                assert problem in event["problem"]
+
+    def test_those_of_http_are_too(self, authority: Authority) -> None:
+        with LockServer(config=config(authority.issue("server"))) as server:
+            assert "SSL" in self.told_of(self.knock(server.http_port, None), server)["problem"]
+
+    def test_many_of_them_are_told_as_a_number(self, authority: Authority) -> None:
+        with LockServer(config=config(authority.issue("server"))) as server:
+            wires = [server.speak() for _ in range(200)]
+            for wire in wires:
+                wire.send("PING")
+
+            def left_out() -> int:
+                return sum(event["left_out"] for event in self.told(server, "more of the same were not logged"))
+
+            eventually(lambda: len(self.told(server)) + left_out() == 200, "some were lost")
+            assert left_out() > 0
+
+    def test_who_only_looks_whether_somebody_listens_is_no_reason_to_warn(self, authority: Authority) -> None:
+        with LockServer("--log-level", "debug", config=config(authority.issue("server"))) as server:
+            server.speak().close()
+
+            eventually(lambda: self.told(server, "connection ended before its first request"), "it was not noticed")
+            assert self.told(server) == []
+
+    def test_who_begins_none_is_told_to_the_log(self, authority: Authority) -> None:
+        settings = config(authority.issue("server"), more="[limits]\nlogin = 200\n")
+        with LockServer(config=settings) as server, server.speak() as wire:
+            assert list(wire.rest()) == []
+
+            eventually(lambda: self.told(server), "nothing was told")
+            assert "taking longer than 0.2 seconds" in self.told(server)[0]["problem"]
 
 
 class TestClientCertificates:

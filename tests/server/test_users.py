@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
+import holdfast
+from holdfast import EngineUnavailable
 from holdfast.server import passwords
 from holdfast.verify.servers.process import wait_until
 from tests.servers.lock_server import CHEAP, WITHIN, LockServer, Wire
 
-PROTECTED = {name: passwords.protect(f"{name}'s password", CHEAP) for name in ("ada", "bob", "eve", "ops")}
+PROTECTED = {name: passwords.protect(f"{name}'s password", CHEAP) for name in ("ada", "bob", "eve", "fixer", "ops")}
 CONFIG = """
 [users.ada]
 password = "{ada}"
@@ -18,6 +20,9 @@ rights = [{{ prefix = "ada/", may = ["hold", "read"] }}, {{ prefix = "shared/", 
 [users.bob]
 password = "{bob}"
 rights = [{{ prefix = "shared/", may = ["hold", "read"] }}]
+[users.fixer]
+password = "{fixer}"
+rights = [{{ prefix = "shared/", may = ["break"] }}]
 [users.eve]
 password = "{eve}"
 [users.ops]
@@ -185,6 +190,19 @@ def test_break_and_tokens_need_their_right(guarded: LockServer) -> None:
         assert is_denied(ada("HF.RAISE", 5))
         assert ops("HF.BREAK", "ada/x") == []
         assert ops("HF.RAISE", 5) == "OK"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_whoever_may_break_sees_the_holders_go(guarded: LockServer, force: bool) -> None:
+    urls = [f"holdfast://{name}:{name}'s%20password@127.0.0.1:{guarded.port}?durable=0" for name in ("ada", "fixer")]
+    with holdfast.connect(urls[0]) as holder, holdfast.connect(urls[1]) as fixer:
+        held = holder.lock(f"shared/{force}").acquire()
+
+        assert fixer.break_lock(f"shared/{force}", force=force) == 1
+        assert fixer.inspect(f"shared/{force}").holders == ()
+        assert not held.valid or held.lost.wait(20.0)
+        with pytest.raises(EngineUnavailable, match="NOPERM"):
+            fixer.inspect("ada/k")
 
 
 def test_a_user_without_rights_may_do_nothing_with_any_name(guarded: LockServer) -> None:

@@ -30,6 +30,8 @@ class Attachments:
 
     def __init__(self) -> None:
         self._by_session: dict[str, Attached] = {}
+        self._bereft: set[Connection] = set()
+        """Connections whose session has ended, and which speak for no other since."""
 
     def of(self, session: str) -> Attached | tuple[()]:
         """The connections of a session, the main one first."""
@@ -72,6 +74,7 @@ class Attachments:
                 found.side = None
             if found.main is None and found.side is None:
                 del self._by_session[connection.session]
+        self._bereft.discard(connection)
         connection.session = ""
 
     def end(self, session: str) -> list[Connection]:
@@ -80,4 +83,9 @@ class Attachments:
         connections = [] if found is None else list(found)
         for connection in connections:
             connection.session = ""
+        self._bereft.update(connections)
         return connections
+
+    def has_outlived(self, connection: Connection) -> bool:
+        """Whether the session that the connection spoke for last has ended."""
+        return connection in self._bereft

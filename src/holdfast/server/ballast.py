@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+
+log = logging.getLogger("holdfast.server")
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 LEAST = 1 << 20
@@ -47,6 +50,8 @@ class Ballast:
                 raise
             self._give()
         else:
+            if self.short_of_room:
+                log.info("there is room on the disk again", extra={"ballast": str(self.path)})
             self.short_of_room = False
 
     def give(self) -> None:
@@ -55,6 +60,8 @@ class Ballast:
             self._give()
 
     def _give(self) -> None:
+        if not self.short_of_room:
+            log.warning("the disk is full: only what frees room is taken", extra={"ballast": str(self.path)})
         self.short_of_room = True
         self.path.unlink(missing_ok=True)
 

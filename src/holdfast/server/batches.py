@@ -26,6 +26,8 @@ MOST_LAZY = 1_000
 
 QUICK = 0.001
 """Seconds that a commit takes where it is worth while to make two of one, and where the loop may wait for it."""
+LONGEST_COMPANY = 0.005
+"""Seconds that a commit waits, at most, for those who were just answered."""
 FEW = 64
 """How many parcels are so few that the loop waits for a quick commit: to change threads would cost more."""
 FEW_CHANGES = 256
@@ -65,6 +67,8 @@ class Batches:
         """What was applied since the last commit began, in order."""
         self.undo: list[Callable[[], None]] = []
         """What to do beside the table if `changes` are not kept, in order."""
+        self.cell_bytes = 0
+        """Of values of cells among `changes`."""
         self.urgent = False
         """Whether somebody waits for `changes` to be kept; heartbeats alone do not."""
         self.output: list[Parcel] = []
@@ -84,6 +88,8 @@ class Batches:
         """How much is said before the next commit begins, and until when it waits for that."""
         self._said = 0
         """How much had been said when it looked last."""
+        self._company_until = 0.0
+        """Until when it waits for company at all: somebody who says something in every turn holds up nobody."""
         self._timer: asyncio.TimerHandle | None = None
 
     def gather(self) -> None:
@@ -126,7 +132,7 @@ class Batches:
         self._said = said
         if said >= self._expected:
             return False
-        if said > before:
+        if said > before and clock.now() < self._company_until:
             # A turn of the loop that brought somebody is worth another one.
             self.gather()
             return True
@@ -142,7 +148,7 @@ class Batches:
         self._turn_over()
 
     def _begin(self) -> None:
-        changes, self.changes, self.urgent = self.changes, [], False
+        changes, self.changes, self.urgent, self.cell_bytes = self.changes, [], False, 0
         undo, self.undo = self.undo, []
         few = len(self.output) <= FEW and len(changes) <= FEW_CHANGES
         may_block = self.quick and (few or len(self.output) >= self._expected)
@@ -193,7 +199,9 @@ class Batches:
         self._expected = len(commit.output) + len(self.output)
         self.let_out(commit.output, commit.observers)
         # From now on: to let out very many answers takes as long as the patience lasts.
-        self._patient_until = clock.now() + min(self.store.patience, self._pace / 2)
+        now = clock.now()
+        self._patient_until = now + min(self.store.patience, self._pace / 2)
+        self._company_until = now + LONGEST_COMPANY
 
     def _took(self, seconds: float, changes: int) -> None:
         self.tally.commit(seconds, changes)
@@ -225,13 +233,13 @@ class Batches:
         for connection, data, replies in [*output, *since]:
             connection.let_out(data, replies, FULL)
         disappoint([*observers, *also])
-        self.changes, self.urgent = [], False
+        self.changes, self.urgent, self.cell_bytes = [], False, 0
 
     def abandon(self) -> None:
         """Nothing of what was gathered is kept or let out: its connections are gone."""
         _, observers = self.take()
         disappoint(observers)
-        self.changes, self.undo, self.urgent = [], [], False
+        self.changes, self.undo, self.urgent, self.cell_bytes = [], [], False, 0
 
     def kept(self) -> asyncio.Future[bool]:
         """Done when all that the table shows now is kept; False if it turned out that it is not."""

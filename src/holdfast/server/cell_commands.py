@@ -46,12 +46,15 @@ def put(connection: Connection, frame: Frame) -> bytes:
         raise LimitReached("cells", limits.cells, "delete some first")
     if service.cell_room.after((kind, name), len(frame[2])) > limits.cell_bytes:
         raise LimitReached("cell_bytes", limits.cell_bytes, "delete some cells first")
+    if service.batches.cell_bytes + len(frame[2]) > limits.cell_writes:
+        raise LimitReached("cell_writes", limits.cell_writes, "much is being written, try again later")
     keep = options.get("keep")
     service.need_room()
     reply = service.step(commands.CellSet(kind, name, frame[2], options.get("version"), keep))
     if isinstance(reply, commands.Mismatch):
         return answers.encode(reply, connection.resp, connection.user)
     service.cell_room.put((kind, name), len(frame[2]))
+    service.batches.cell_bytes += len(frame[2])
     service.expect_death(None if keep is None else service.now + keep)
     return connection.resp.encode(["cell", reply.version])
 

@@ -11,7 +11,7 @@ from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.server import answers, grammar
 from holdfast.server.frames import Frame
 from holdfast.server.resp import OK
-from holdfast.server.session_commands import not_attached
+from holdfast.server.session_commands import no_session, not_attached
 from holdfast.server.wire_error import LimitReached, WireError
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ def new_claim(connection: Connection, raw: bytes) -> tuple[str, str, str | None]
     """The same for a claim that may have no id yet; the third is the id, if it was chosen here."""
     if raw != b"*":
         return *own_claim(connection, raw), None
-    if not connection.session or connection.side:
-        raise WireError("HFDETACHED", "this connection makes claims for no session: HF.OPEN or HF.RESUME one first")
+    if not connection.session:
+        raise no_session(connection)
+    if connection.side:
+        raise not_attached(connection, connection.session)
     chosen = f"{connection.session}-{secrets.token_hex(4)}"
     return chosen, connection.session, chosen
 

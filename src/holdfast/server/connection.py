@@ -7,18 +7,19 @@ import itertools
 import logging
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.server import resp
 from holdfast.server.burdens import heaviest
 from holdfast.server.frames import Frame, FrameReader
-from holdfast.server.gathering import AT_ONCE, PLAIN, Pace
+from holdfast.server.gathering import AT_ONCE, MOST_QUESTIONS, PLAIN, Pace
 from holdfast.server.resp import RESP2, RESP3
+from holdfast.server.users import NOBODY
 from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
-    from holdfast.server.dispatch import Commands
+    from holdfast.server.dispatch import Carry, Commands
     from holdfast.server.service import Service
 
 log = logging.getLogger("holdfast.server")
@@ -29,6 +30,9 @@ FRAMES_A_TURN, FRAMES_A_SHORT_TURN = 256, 32
 A commit begins after a turn of the loop. Where commits are quick, turns are short: of many requests that came together
 the first are answered while the others are carried out, and the client works on those answers meanwhile.
 """
+
+LONG = frozenset({b"HF.LIST", b"HF.INSPECT", b"HF.FETCH", b"INFO", b"CLIENT", b"COMMAND"})
+"""What may take long, and waits for the next turn after somebody else's that did."""
 
 LONGEST_PLAIN = 64
 """Bytes of a reply to a plain request, at most."""
@@ -46,8 +50,8 @@ class Connection(asyncio.Protocol):
         self.peer = ""
         self.resp = self.proposed = RESP2
         """The version that it speaks; the one that a login under way asked for."""
-        self.user = service.users.at_first
-        self.allowed = commands.before_login if service.users.required else commands.open(service)
+        self.user = NOBODY
+        self.allowed: Mapping[bytes, Carry] = {}
         """The commands that it may use now."""
         self.session = ""
         self.side = self.quiet = False
@@ -68,9 +72,7 @@ class Connection(asyncio.Protocol):
         self.closed_at: float | None = None
         """When it was told to close."""
         self._unfinished = 0
-        self._reader = FrameReader(
-            service.limits.frame_before_login if service.users.required else service.limits.frame
-        )
+        self._reader = FrameReader(service.limits.frame_before_login)
         self._transport: asyncio.Transport | None = None
         self._backlog: deque[Frame] = deque()
         self._working = False
@@ -84,6 +86,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         service = self.service
+        # Not before: while it shook hands, users may have been configured.
+        self.user = service.users.at_first
+        self.allowed = self.commands.before_login if service.users.required else self.commands.open(service)
+        self.bound_frames()
         wire = transport.get_extra_info("socket")
         if wire is not None and wire.family != socket.AF_UNIX:
             # A client that vanished without a word is noticed by the kernel.
@@ -92,7 +98,7 @@ class Connection(asyncio.Protocol):
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "unix")
         service.tally.connections += 1
         limit = service.limits.connections
-        if len(service.connections) >= limit:
+        if len(service.connections) >= limit and not self._takes_a_place():
             log.warning("connection refused", extra={"peer": self.peer, "limit": limit})
             self._transport.write(resp.error("HFLIMIT", f"the limit connections = {limit} is reached"))
             self._transport.close()
@@ -104,6 +110,17 @@ class Connection(asyncio.Protocol):
             self.allowed = {}
         self.commands.greet(self, transport.get_extra_info("ssl_object"))
 
+    def _takes_a_place(self) -> bool:
+        """Have the place of whoever has taken longest to say who it is; False if everybody has said so."""
+        unknown = [one for one in self.service.connections if one.allowed is self.commands.before_login]
+        oldest = min(unknown, key=lambda one: one.unknown_since, default=None)
+        if oldest is None:
+            return False
+        limit = self.service.limits.connections
+        oldest.turn_away(WireError("HFLIMIT", f"the limit connections = {limit} is reached: log in sooner"))
+        self.service.connections.discard(oldest)
+        return True
+
     def data_received(self, data: bytes) -> None:
         service = self.service
         self.heard = service.loop.time()
@@ -111,13 +128,18 @@ class Connection(asyncio.Protocol):
         if not self._owed and self._reading and not self.closing:
             frame = self._reader.single(data)
             if frame is not None:
-                self._owed = 1
                 if frame[0] in PLAIN:
+                    self._owed = 1
                     service.gathering.add(self, frame)
+                elif service.is_spent and frame[0].upper() in LONG:
+                    self._backlog.append(frame)
+                    self._steer()
                 else:
+                    self._owed, self.spent = 1, False
                     service.gathering.carry_out()
                     service.begin_turn()
                     self.carry_out(frame)
+                    service.is_spent = service.is_spent or self.spent
                 return
         service.gathering.carry_out()
         self._receive(data)
@@ -204,8 +226,9 @@ class Connection(asyncio.Protocol):
 
     def _carry_out_some(self, frames: Sequence[Frame]) -> int:
         """Carry out requests, as many as may be before something else is; how many that were."""
+        service = self.service
         self.spent, self.steps = False, 0
-        done, pace = 0, Pace()
+        done, pace, most = 0, Pace(), service.questions + MOST_QUESTIONS
         while done < len(frames) and not (self.held or self.closing or self.spent or self._busy()):
             if pace.tries(done):
                 plain = self._carry_out_plain(frames[done : done + AT_ONCE])
@@ -213,9 +236,13 @@ class Connection(asyncio.Protocol):
                 pace.went(done, plain)
                 if plain:
                     continue
+            if service.is_spent and frames[done][0].upper() in LONG:
+                break
             self._owed += 1
             self.carry_out(frames[done])
             done += 1
+            self.spent = self.spent or service.questions >= most
+        service.is_spent = service.is_spent or self.spent
         return done
 
     def _carry_out_plain(self, frames: Sequence[Frame]) -> int:

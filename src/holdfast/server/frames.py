@@ -7,6 +7,7 @@ faster than what is done here: one split for all that arrived, and a comparison 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 MOST_ARGUMENTS = 64
@@ -26,6 +27,8 @@ _PARTS = {header: 2 * count + 2 for header, count in _COUNTS.items()}
 _MOST_PARTS_OF_ONE = max(_PARTS.values())
 _LENGTHS = [b"$%d" % length for length in range(4096)]
 _length = _LENGTHS.__getitem__
+_NOTHING = re.compile(rb"(?:[ \t\r\n]++|\*0\r\n)++")
+"""Empty requests, passed all at once: whoever sends nothing else costs others no time."""
 
 Frame = Sequence[bytes]
 
@@ -113,6 +116,9 @@ class FrameReader:
         at = 0
         try:
             while at < len(data):
+                if (nothing := _NOTHING.match(data, at)) is not None:
+                    at = nothing.end()
+                    continue
                 frame, end = _frame(data, at, self.most) if data[at] == 42 else _line(data, at)
                 if frame is None:
                     if end - at > self.most:
@@ -120,8 +126,7 @@ class FrameReader:
                     self._rest += data[at:]
                     self._needed = end - at
                     break
-                if frame:
-                    frames.append(frame)
+                frames.append(frame)
                 at = end
                 if len(frames) == MOST_FRAMES and at < len(data):
                     self._rest += data[at:]

@@ -35,6 +35,12 @@ AT_ONCE = 256
 MOST_APART = 64
 """How many are carried out one by one, at most, after some that were not plain: where many want one lock, few are."""
 
+MOST_QUESTIONS = 1_000
+"""What the table may ask about the requests of one connection before others have their turn: some milliseconds of work.
+
+Most requests are answered after two or three; one that closes a ring of many owners takes thousands.
+"""
+
 
 class Gathering:
     """Keeps requests until the turn is over, or until something comes that has to see what they did."""
@@ -96,17 +102,18 @@ class Gathering:
         service.tally.plain(len(done), [now - change.row.since for change in done if type(change) is DropRow])
         return done
 
-    def has_room(self, session: str) -> bool:
-        """Whether the session may take something more, as things are at this step."""
+    def room(self, session: str) -> int:
+        """How many claims the session may make now, at least: when they are made there may be more, never fewer."""
         service = self._service
         limits, table = service.limits, service.table
         everybodys = len(table.rows) + table.stones
-        if everybodys >= limits.claims or not service.store.has_room():
-            return False
-        if everybodys < limits.claims_per_session:
-            return True  # as nearly always: nobody can have more
-        mine = len(table.by_session.get(session, ())) + len(table.tombstones.get(session, ()))
-        return mine < limits.claims_per_session
+        left = limits.claims - everybodys
+        if left <= 0 or not service.store.has_room():
+            return 0
+        mine = everybodys  # as nearly always: nobody can have more
+        if everybodys >= limits.claims_per_session:
+            mine = len(table.by_session.get(session, ())) + len(table.tombstones.get(session, ()))
+        return min(left, limits.claims_per_session - mine)
 
     def _steps(self, requests: Iterable[Request]) -> Iterator[Plain]:
         """What plain requests ask for, until one of them is something else."""
@@ -120,7 +127,7 @@ class Gathering:
             if size == 2 and frame[0] == RELEASE:
                 yield session, frame[1].decode(errors="replace"), None
                 continue
-            if size < 3 or frame[0] != ACQUIRE or not self.has_room(session):
+            if size < 3 or frame[0] != ACQUIRE or self.room(session) <= 0:
                 return
             raw, name = frame[1], grammar.plain_name(frame[2])
             id_ = raw.decode(errors="replace")

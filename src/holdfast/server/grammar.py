@@ -10,12 +10,14 @@ from holdfast.core.names import check_name
 from holdfast.errors import InvalidRequest
 from holdfast.server.frames import Frame
 from holdfast.server.limits import Limits
-from holdfast.server.wire_error import WireError
+from holdfast.server.wire_error import InvalidValue, WireError
 
 LOCK, SEMAPHORE, CELL, NAMESPACE = "holdfast.lock", "holdfast.semaphore", "holdfast.cell", "holdfast."
 
 PLAIN_NAME = "[A-Za-z0-9_:-][A-Za-z0-9_:.-]{0,511}"
 """A name that is no path and that nobody has to look at twice."""
+MOST_SEGMENTS = 32
+"""Of a path: the table knows of every name what is above it."""
 _PLAIN_NAME = re.compile(PLAIN_NAME.encode())
 _SESSION = re.compile(rb"[A-Za-z0-9_]{8,64}")
 _SECRET = re.compile(rb"[A-Za-z0-9_-]{22,128}")
@@ -33,10 +35,9 @@ Options = Mapping[bytes, tuple[str, Convert | None]]
 """What a command takes by name: the field it sets and how its value is read; a flag has no value."""
 
 
-def invalid(what: str, value: bytes, rule: str) -> WireError:
+def invalid(what: str, value: bytes, rule: str) -> InvalidValue:
     """A value breaks a rule."""
-    shown = repr(value[:60])[1:] + ("…" if len(value) > 60 else "")
-    return WireError("HFINVALID", f"{what} {shown}: {rule}")
+    return InvalidValue(what, repr(value[:60])[1:] + ("…" if len(value) > 60 else ""), rule)
 
 
 def expect(frame: Frame, least: int, most: int) -> None:
@@ -55,6 +56,8 @@ def name(raw: bytes) -> str:
     plain = plain_name(raw)
     if plain is not None:
         return plain
+    if raw.count(b"/") >= MOST_SEGMENTS:
+        raise invalid("name", raw, f"a path has at most {MOST_SEGMENTS} segments here")
     try:
         return check_name(raw.decode())
     except InvalidRequest as error:
@@ -85,6 +88,11 @@ def kinds(raw: bytes, limits: Limits) -> str:
     if raw.endswith(b".") and _KIND.fullmatch(raw) and raw.count(b".") == 1:
         return raw.decode()
     return kind(raw, limits)
+
+
+def is_counted(kind: str) -> bool:
+    """Whether claims of this kind are for permits."""
+    return kind.endswith(".semaphore")
 
 
 def cursor(raw: bytes, limits: Limits) -> tuple[str, str]:
@@ -190,6 +198,9 @@ def options(frame: Frame, start: int, known: Options, limits: Limits) -> dict[st
         else:
             if at + 1 >= end:
                 raise WireError("ERR", f"option {frame[at].decode()} needs a value")
-            found[field] = convert(frame[at + 1], limits)
+            try:
+                found[field] = convert(frame[at + 1], limits)
+            except InvalidValue as error:
+                raise error.of(frame[at].upper().decode()) from None
             at += 2
     return found

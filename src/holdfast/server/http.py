@@ -6,20 +6,23 @@ import asyncio
 import base64
 import json
 import logging
-from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qs, quote, urlsplit
 
 from holdfast.core.names import check_prefix
 from holdfast.errors import InvalidRequest
 from holdfast.server import grammar
 from holdfast.server.logins import Logins
 from holdfast.server.metrics import Metrics
+from holdfast.server.people_commands import USUAL
 from holdfast.server.service import Service
 from holdfast.server.users import User
 from holdfast.server.wire_error import WireError
 
 log = logging.getLogger("holdfast.server")
 
+LOCKS = ("prefix", "kind", "limit", "cursor")
+"""What /v1/locks may be asked for."""
 MOST_HEAD = 8_192
 MOST_CONNECTIONS = 200
 WITHIN = 10.0
@@ -162,14 +165,22 @@ class Http:
         return await self.logins.check(self.service, name, password.encode(), peer)
 
     def _locks(self, user: User, query: dict[str, list[str]]) -> Answer:
-        """Every lock in use that the user may read: ?prefix=db/&kind=holdfast.lock&limit=100."""
+        """Locks in use that the user may read: ?prefix=db/&kind=holdfast.lock&limit=100&cursor=…"""
         service = self.service
+        unknown = query.keys() - LOCKS
+        if unknown:
+            return plain(400, f"unknown parameter {min(unknown)!r}: there are {', '.join(LOCKS)}")
         try:
             prefix = check_prefix(query.get("prefix", [""])[0])
             kind = grammar.kinds(query.get("kind", [grammar.NAMESPACE])[0].encode(), service.limits)
-            most = grammar.positive(query.get("limit", [str(service.limits.list)])[0].encode())
+            most = grammar.positive(query.get("limit", [str(USUAL)])[0].encode())
+            after = grammar.cursor(query["cursor"][0].encode(), service.limits) if "cursor" in query else ("", "")
         except (InvalidRequest, WireError) as error:
             return plain(400, str(error))
         most = min(most, service.limits.list)
         service.begin_turn()
-        return as_json([info.as_dict() for info in service.list_locks(user, prefix, kind, most).locks])
+        page = service.list_locks(user, prefix, kind, most, after)
+        answer = as_json([info.as_dict() for info in page.locks])
+        if page.cursor is None:
+            return answer
+        return replace(answer, extra=f"Holdfast-Cursor: {quote(' '.join(page.cursor))}\r\n")

@@ -36,6 +36,8 @@ class Limits:
     cells: int = 1_000_000
     cell_bytes: int = 256 << 20
     """Of all cells together."""
+    cell_writes: int = 64 << 20
+    """Of values that are being written at this moment."""
     text: int = 1_024
     """Of a note, owner, thread, app or host."""
     value: int = 1 << 20

@@ -15,7 +15,7 @@ from holdfast.core.table.shortcuts import Plain
 from holdfast.model import Claim
 from holdfast.server import grammar
 from holdfast.server.frames import Frame
-from holdfast.server.gathering import ACQUIRE, RELEASE, Pace
+from holdfast.server.gathering import ACQUIRE, MOST_QUESTIONS, RELEASE, Pace
 from holdfast.server.resp import OK
 from holdfast.server.wire_error import WireError
 
@@ -27,7 +27,7 @@ MOST_STEPS = 256
 LONG = 16
 """How many of one connection are carried out before others have their turn."""
 MOST_APART = 32
-"""How many lines that are not plain are carried out: as many as there could be requests in one turn."""
+"""How many lines that are not plain are carried out, at most: as many as there could be requests in one turn."""
 OTHERS_FIRST = WireError("HFTURN", "others have their turn first: send this step again")
 
 _PLAIN = re.compile(rf"([+?])([A-Za-z0-9_]{{1,{grammar.LONGEST_SUFFIX}}})\t({grammar.PLAIN_NAME})\t([ -~]+)\t([ -~]*)")
@@ -46,17 +46,19 @@ def many(connection: Connection, frame: Frame) -> bytes:
     speaks = session == connection.session and not connection.side
     replies: list[bytes] = []
     pace, apart, room = Pace(), 0, service.limits.output // 4 - connection.unsaid
+    most = service.questions + MOST_QUESTIONS
     while (at := len(replies)) < len(lines):
         if speaks and pace.tries(at):
             replies += together(connection, kind, lines[at:])
             pace.went(len(replies), len(replies) - at)
-        elif apart < MOST_APART and room > 0:
+        elif apart < MOST_APART and room > 0 and service.questions < most:
             apart += 1
             replies.append(alone(connection, session, kind, lines[at]))
             room -= len(replies[-1])
         else:
             replies += [connection.error(OTHERS_FIRST)] * (len(lines) - at)
     connection.steps += len(lines)
+    service.tally.commands -= 1  # it is its steps, and each of them was counted
     connection.spent = connection.steps >= LONG
     return b"*%d\r\n%b" % (len(replies), b"".join(replies))
 
@@ -71,13 +73,15 @@ def plain_steps(connection: Connection, kind: str, lines: Sequence[str]) -> Iter
     """What these lines ask for, until one of them is not plain."""
     service, session, holds = connection.service, connection.session, connection.user.holds
     longest = service.limits.text
+    room = 0 if grammar.is_counted(kind) else service.gathering.room(session)
     for line in lines:
         if line[:1] == "-":
             yield session, f"{session}-{line[1:]}", None
             continue
         found = _PLAIN.fullmatch(line)
-        if found is None or not service.gathering.has_room(session):
+        if found is None or room <= 0:
             return
+        room -= 1
         mark, suffix, name, owner, thread = found.groups()
         id_, owner = f"{session}-{suffix}", f"{session}/{owner}"
         if len(owner) > longest or len(thread) > longest or not name.startswith(holds):

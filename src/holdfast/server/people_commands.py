@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.core.table import cells, commands
@@ -24,6 +23,8 @@ LIST: grammar.Options = {**KINDS, b"COUNT": ("count", grammar.positive), b"CURSO
 BREAK: grammar.Options = {**KIND, b"FORCE": ("force", None)}
 FETCH: grammar.Options = {b"WAIT": ("wait", grammar.milliseconds)}
 
+USUAL = 1_000
+"""Claims in one part of a listing, unless told: what is shown takes others' time."""
 MANY = 1_000
 """Claims whose description takes long enough to give others their turn afterwards."""
 
@@ -39,13 +40,11 @@ def inspect(connection: Connection, frame: Frame) -> bytes:
     """HF.INSPECT name [KIND kind]."""
     grammar.expect(frame, 2, 4)
     name = readable(connection, grammar.name(frame[1]))
-    options = grammar.options(frame, 2, KIND, connection.service.limits)
-    info = connection.service.step(commands.Inspect(options.get("kind", grammar.LOCK), name))
-    most = connection.service.limits.list
+    service = connection.service
+    options = grammar.options(frame, 2, KIND, service.limits)
+    info = service.inspect(options.get("kind", grammar.LOCK), name, service.limits.list)
     connection.spent = len(info.holders) + len(info.waiters) > MANY
-    holders = info.holders[:most]
-    shown = replace(info, holders=holders, waiters=info.waiters[: most - len(holders)])
-    return connection.resp.encode(answers.lock(shown))
+    return connection.resp.encode(answers.lock(info))
 
 
 def list_locks(connection: Connection, frame: Frame) -> bytes:
@@ -56,7 +55,7 @@ def list_locks(connection: Connection, frame: Frame) -> bytes:
     with_prefix = len(frame) % 2 == 0
     prefix = grammar.prefix(frame[1]) if with_prefix else ""
     options = grammar.options(frame, 2 if with_prefix else 1, LIST, service.limits)
-    most = min(options.get("count", service.limits.list), service.limits.list)
+    most = min(options.get("count", USUAL), service.limits.list)
     kind = options.get("kind", grammar.NAMESPACE)
     page = service.list_locks(connection.user, prefix, kind, most, options.get("cursor", ("", "")))
     # Others have their turn: even a short one may have passed many claims that are dead.
@@ -75,8 +74,10 @@ def break_lock(connection: Connection, frame: Frame) -> bytes:
         raise WireError("NOPERM", f"no right to break {name!r}")
     options = grammar.options(frame, 2, BREAK, service.limits)
     kind, force = options.get("kind", grammar.LOCK), options.get("force", False)
+    stones = service.table.stones
     told = service.step(commands.Break(kind, name, force))
-    service.tally.broken += len(told.claims)
+    # Whoever is told to go once more, or made to, has its tombstone since the first time: it is one grant.
+    service.tally.broken += service.table.stones - stones
     for id_ in told.claims:
         row = service.table.rows.get(id_)
         if row is not None:

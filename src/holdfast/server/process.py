@@ -7,27 +7,29 @@ import gc
 import itertools
 import logging
 import os
-import resource
 import secrets
 import signal
 import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from holdfast.errors import EngineUnavailable, HoldfastError
-from holdfast.server import logs
+from holdfast.server import descriptors, logs
 from holdfast.server.addresses import Address
 from holdfast.server.burdens import heaviest
+from holdfast.server.complaints import Complaints
 from holdfast.server.connection import Connection
 from holdfast.server.dispatch import Commands
 from holdfast.server.http import MOST_HEAD, Http
+from holdfast.server.listener import Listener, Speaker, bind
 from holdfast.server.logins import Logins
 from holdfast.server.service import About, Service
 from holdfast.server.settings import Settings
-from holdfast.server.store import Deposed
+from holdfast.server.store import Deposed, StoreBroken
 from holdfast.server.stores import open_store
 from holdfast.server.users import ANYBODY
 
@@ -57,7 +59,10 @@ class Process:
         self._failure: Exception | None = None
         self._contexts: list[ssl.SSLContext] = []
         self._vouchers = b"" if settings.tls is None else settings.tls.vouchers()
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
+        self.addresses: list[str] = []
+        """Where it listens."""
+        self._complaints = Complaints()
         store, scheme, durable = open_store(settings.store)
         about = About(version("holdfast"), secrets.token_hex(6), scheme, durable, scheme == "etcd")
         self.store = store
@@ -86,7 +91,8 @@ class Process:
 
     async def run(self) -> None:
         """Serve until told to stop."""
-        raise_file_limit()
+        descriptors.raise_limit()
+        descriptors.check_limit(self.settings.limits.connections)
         spare_the_collector()
         try:
             await self._listen()
@@ -97,7 +103,7 @@ class Process:
             log.info(
                 "listening",
                 extra={
-                    "addresses": [str(address) for address in self.addresses],
+                    "addresses": self.addresses,
                     "http": None if self.settings.http is None else str(self.settings.http),
                     "store": self.store.address,
                     "durable": about.durable,
@@ -124,31 +130,20 @@ class Process:
                 self.node.close()
             self.store.close()
 
-    @property
-    def addresses(self) -> list[str]:
-        """Where it listens."""
-        listening = self._servers[: len(self.settings.listen)]
-        names = [socket.getsockname() for server in listening for socket in server.sockets]
-        return [str(Address(*name[:2])) for name in names]
-
     async def _listen(self) -> None:
         settings = self.settings
-        patience = None if settings.tls is None else settings.limits.login / 1000
         for address in settings.listen:
-            tls = self._context(with_clients=True)
-            with opening(address, "--listen"):
-                server = await self.loop.create_server(
-                    self._connection, *address, ssl=tls, backlog=1024, ssl_handshake_timeout=patience
-                )
-            self._servers.append(server)
+            await self._open(address, "--listen", self._connection, self._context(with_clients=True))
+        self.addresses = [listener.address for listener in self._listeners]
         if settings.http is not None:
-            http = Http(self.service, self.logins)
-            tls = self._context(with_clients=False)
-            with opening(settings.http, "--http"):
-                server = await asyncio.start_server(
-                    http.serve, *settings.http, limit=MOST_HEAD, ssl=tls, ssl_handshake_timeout=patience
-                )
-            self._servers.append(server)
+            request = partial(self._request, Http(self.service, self.logins))
+            await self._open(settings.http, "--http", request, self._context(with_clients=False))
+
+    async def _open(self, address: Address, option: str, speaker: Speaker, tls: ssl.SSLContext | None) -> None:
+        with opening(address, option):
+            wires = await bind(address)
+        patience = self.settings.limits.login / 1000
+        self._listeners += [Listener(wire, speaker, tls, patience, self._complaints) for wire in wires]
 
     def _context(self, with_clients: bool) -> ssl.SSLContext | None:
         if self.settings.tls is None:
@@ -160,6 +155,9 @@ class Process:
     def _connection(self) -> Connection:
         return Connection(self.service, self.commands)
 
+    def _request(self, http: Http) -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(MOST_HEAD, self.loop), http.serve, self.loop)
+
     async def _take_part(self, node: Node) -> None:
         try:
             await node.run()
@@ -167,11 +165,13 @@ class Process:
             self._broken(error)
 
     async def _tick(self) -> None:
-        """Once a second, close connections that say nothing, do not log in, or do not read."""
+        """Once a second, close connections that say nothing, do not log in, or do not read; and look around."""
         for second in itertools.count(1):
             await asyncio.sleep(1.0)
             self._close_silent()
             self._close_slow()
+            self._complaints.second_over()
+            self._look_for_room()
             if second % 60 == 0 and len(self.service.table.rows) < SMALL_TABLE:
                 gc.collect()
 
@@ -200,6 +200,13 @@ class Process:
             log.warning("connection does not read its replies", extra={"peer": one.peer, "bytes": unread[one]})
             total -= unread.pop(one)
             one.abort()
+
+    def _look_for_room(self) -> None:
+        """A disk that has room again is noticed even if nobody asks for any."""
+        try:
+            self.store.has_room()
+        except StoreBroken as error:
+            self._broken(error)
 
     def stop(self) -> None:
         """Stop in order."""
@@ -236,6 +243,7 @@ class Process:
         for name in changed:
             log.warning("a changed setting needs a restart", extra={"setting": name})
         logs.set_up(new.log_format, new.log_level)
+        descriptors.check_limit(new.limits.connections)
         self.service.set_rules(new.limits, new.users)
         for one in list(self.service.connections):
             one.bound_frames()
@@ -256,8 +264,8 @@ class Process:
         Raises what went wrong meanwhile.
         """
         log.info("stopping")
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         self.service.stop(COME_BACK_MS)
         await self.service.batches.finish()
         if self.node is not None:
@@ -280,8 +288,8 @@ class Process:
             waiting.cancel()
 
     def _abort(self) -> None:
-        for server in self._servers:
-            server.close()
+        for listener in self._listeners:
+            listener.close()
         for one in list(self.service.connections):
             one.abort()
         self.logins.close()
@@ -307,13 +315,6 @@ def opening(address: Address, option: str) -> Iterator[None]:
         why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror)
         problem = f"it cannot listen there: {why}; stop what has that address, or choose another by {option}"
         raise EngineUnavailable(str(address), problem, "not done") from error
-
-
-def raise_file_limit() -> None:
-    """As many open files as this process may have: each connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def serve(settings: Settings, reread: Callable[[], Settings]) -> None:

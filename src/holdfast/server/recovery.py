@@ -33,17 +33,23 @@ class Totals:
         return self.count, self.sum
 
 
-def read_state(portions: Iterable[Sequence[tuple[bytes, int]]], expected: Totals) -> Iterable[Sequence[Record]]:
+def read_state(
+    portions: Iterable[Sequence[tuple[str, int, str, str, int, bytes, int]]], expected: Totals
+) -> Iterable[Sequence[Record]]:
     """The records of the state, checked one by one and, at the end, all together."""
     found = Totals()
     for portion in portions:
-        bodies = [body for body, _ in portion]
-        sums = [checksum for _, checksum in portion]
+        bodies = [row[5] for row in portion]
+        sums = [row[6] for row in portion]
         if list(map(zlib.crc32, bodies)) != sums:
             raise Untrusted("a record of its state does not match its checksum")
         found.count += len(sums)
         found.sum = (found.sum + sum(sums)) % 2**64
-        yield parse(b"[" + b",".join(bodies) + b"]")
+        records = parse(b"[" + b",".join(bodies) + b"]")
+        if [*map(key_of, records)] != [row[:5] for row in portion]:
+            # It would be read, and never be found when it is to go.
+            raise Untrusted("a record of its state lies under another's key")
+        yield records
     if found.pair() != expected.pair():
         raise Untrusted(f"its state has {found.count} records, not the {expected.count} that it should have")
 

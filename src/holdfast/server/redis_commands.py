@@ -11,9 +11,12 @@ from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
+    from holdfast.server.service import Service
 
 PONG = status("PONG")
 MOST_NAME = 100
+EVERY_SECTION = frozenset({b"default", b"all", b"everything"})
+"""What INFO is asked for by those who want all of it."""
 
 
 def ping(connection: Connection, frame: Frame) -> bytes:
@@ -135,44 +138,57 @@ def command(connection: Connection, frame: Frame) -> bytes:
 
 
 def info(connection: Connection, frame: Frame) -> bytes:
-    """INFO [section]."""
-    service = connection.service
+    """INFO [section ...]."""
     # Others have their turn: all connections and all who wait are counted.
     connection.spent = True
+    asked = {word.lower() for word in frame[1:]}
+    everything = not asked or not asked.isdisjoint(EVERY_SECTION)
+    lines: list[str] = []
+    for title, figures in sections(connection.service).items():
+        if everything or title.lower().encode() in asked:
+            lines += [f"# {title}", *(f"{key}:{value}" for key, value in figures.items())]
+    return connection.resp.encode("".join(f"{line}\r\n" for line in lines))
+
+
+def sections(service: Service) -> dict[str, dict[str, Any]]:
+    """What INFO shows, under the titles that Redis has for it."""
     table, tally, about = service.table, service.tally, service.about
     figures = service.store.figures()
-    lines = [
-        "# Server",
-        f"holdfast_version:{about.version}",
-        # Clients wait for `loading:0`, and some read a version of Redis.
-        "redis_version:7.0.0",
-        "redis_mode:standalone",
-        f"instance:{about.instance}",
-        f"uptime_in_seconds:{int(service.uptime())}",
-        "loading:0",
-        "# Clients",
-        f"connected_clients:{len(service.connections)}",
-        f"blocked_clients:{sum(one.held for one in service.connections)}",
-        "# Locks",
-        f"sessions:{len(table.sessions)}",
-        f"claims:{len(table.rows)}",
-        f"waiting:{sum(map(len, table.waiting_of.values()))}",
-        f"cells:{len(table.cells)}",
-        "# Stats",
-        f"total_commands_processed:{tally.commands}",
-        f"total_connections_received:{tally.connections}",
-        f"grants:{tally.grants}",
-        f"expiries:{tally.expiries}",
-        f"deadlocks:{tally.deadlocks}",
-        "# Persistence",
-        f"store:{about.store}",
-        f"durable:{int(about.durable)}",
-        f"batches:{figures.batches}",
-        f"store_bytes:{figures.file_bytes}",
-        "# Replication",
-        "role:master",
-    ]
-    return connection.resp.encode("\r\n".join(lines) + "\r\n")
+    return {
+        "Server": {
+            "holdfast_version": about.version,
+            # Clients wait for `loading:0`, and some read a version of Redis.
+            "redis_version": "7.0.0",
+            "redis_mode": "standalone",
+            "instance": about.instance,
+            "uptime_in_seconds": int(service.uptime()),
+            "loading": 0,
+        },
+        "Clients": {
+            "connected_clients": len(service.connections),
+            "blocked_clients": sum(one.held for one in service.connections),
+        },
+        "Locks": {
+            "sessions": len(table.sessions),
+            "claims": len(table.rows),
+            "waiting": len(table.waiting),
+            "cells": len(table.cells),
+        },
+        "Stats": {
+            "total_commands_processed": tally.commands,
+            "total_connections_received": tally.connections,
+            "grants": tally.grants,
+            "expiries": tally.expiries,
+            "deadlocks": tally.deadlocks,
+        },
+        "Persistence": {
+            "store": about.store,
+            "durable": int(about.durable),
+            "batches": figures.batches,
+            "store_bytes": figures.file_bytes,
+        },
+        "Replication": {"role": "master"},
+    }
 
 
 COMMANDS = {

@@ -16,7 +16,7 @@ from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
 from holdfast.core.table.directory import Name
 from holdfast.core.table.lines import DONE, granted
 from holdfast.core.table.machine import begin
-from holdfast.core.table.questions import Question, Under
+from holdfast.core.table.questions import OnName, Question, Under
 from holdfast.core.table.rows import Row
 from holdfast.core.table.step import Step
 from holdfast.model import Claim, Gone, Granted, LockInfo, Refused
@@ -104,6 +104,10 @@ class Service:
         self.alone: asyncio.Event | None = None
         """Set, where somebody waits for it, when the last connection has ended."""
         self.now = 0.0
+        self.is_spent = False
+        """Whether a request of this turn of the loop took long: others that may do so come later."""
+        self.questions = 0
+        """How many the table has asked: what commands cost, whatever the machine is busy with."""
         self._alarm: asyncio.TimerHandle | None = None
         self.elsewhere: WireError | None = NOBODY_LEADS
         """Why this server carries out no commands about locks; None while it does."""
@@ -212,6 +216,7 @@ class Service:
 
     def _end_turn(self) -> None:
         self.gathering.carry_out()
+        self.is_spent = False
 
     def begin_turn(self) -> float:
         """The time for the commands that come now. Whoever has died is taken out first, in the same batch:
@@ -317,6 +322,7 @@ class Service:
         try:
             question = next(generator)
             while True:
+                self.questions += 1
                 if done < len(changes):
                     for change in changes[done:]:
                         put(change)
@@ -334,6 +340,17 @@ class Service:
             self.batches.urgent = True
             raise
 
+    def inspect(self, kind: str, name: str, most: int) -> LockInfo:
+        """One lock, with at most so many of its claims: the first of them."""
+
+        def answer(question: Question, now: float) -> Any:
+            if type(question) is not OnName:
+                return self.deaths.answer(question, now)
+            return tuple(self.table.rows_on((kind, name), now, most))
+
+        info: LockInfo = self.run(commands.Inspect(kind, name), answer)[0]
+        return info
+
     def list_locks(self, user: User, prefix: str, kind: str, most: int, after: Name = ("", "")) -> Page:
         """Locks in use that a user may read, with at most so many claims, and where to go on.
 
@@ -348,11 +365,11 @@ class Service:
             found: list[Row] = []
             last = after
             for key in self.table.directory.shown(kind, prefix, user.reads, after):
-                rows = self.table.rows_on(key, now)
+                rows = self.table.rows_on(key, now, most)
                 if not key[1] or (len(found) + len(rows) > most and found):
                     cursor = last if key[1] else key
                     break
-                found += rows[:most]
+                found += rows
                 last = key
             return tuple(found)
 

@@ -43,19 +43,30 @@ def digest(secret: bytes) -> str:
 
 def own_session(connection: Connection, raw: bytes) -> str:
     """The session that a request is about, if the connection speaks for it in any role."""
-    session = connection.session if raw == b"*" else grammar.session_id(raw)
-    if not session or session != connection.session:
+    if raw == b"*":
+        if not connection.session:
+            raise no_session(connection)
+        return connection.session
+    session = grammar.session_id(raw)
+    if session != connection.session:
         raise not_attached(connection, session)
     return session
+
+
+def no_session(connection: Connection) -> Exception:
+    """Why a request for the session of this connection is not carried out: it has none, or none any more."""
+    if connection.service.attachments.has_outlived(connection):
+        return NoSession()
+    return WireError("HFDETACHED", "this connection speaks for no session: HF.OPEN or HF.RESUME one first")
 
 
 def not_attached(connection: Connection, session: str) -> Exception:
     """Why a request for this session is not carried out on this connection."""
     service = connection.service
     known = service.table.sessions.get(session)
-    if session and (known is None or known.expires_at <= service.now):
+    if known is None or known.expires_at <= service.now:
         return NoSession()
-    if session and session == connection.session:
+    if session == connection.session:
         return WireError("HFDETACHED", "this is the session's side connection, which makes no claims")
     return WireError("HFDETACHED", "this connection does not speak for that session: HF.RESUME it here first")
 

@@ -128,13 +128,16 @@ def parse(found: Mapping[str, Any]) -> Settings:
     insecure = found.get("insecure", False)
     if not isinstance(insecure, bool):
         raise InvalidRequest("insecure", insecure, "it is true or false")
-    return Settings(
+    settings = Settings(
         listen=tuple(addresses.parse(address) for address in listen) or DEFAULT_LISTEN,
         **text,
         advertise=addresses.parse(found["advertise"], "advertise") if found.get("advertise") else None,
         http=addresses.parse(found["http"], "http") if found.get("http") else None,
         insecure=insecure,
-        tls=TlsFiles.of(found.get("tls", {})),
+        tls=TlsFiles.of(found["tls"]) if "tls" in found else None,
         limits=Limits.of(found.get("limits", {})),
         users=Users.of(found.get("users", {})),
     )
+    if not settings.vouching:
+        settings.users.check_without_certificates()
+    return settings

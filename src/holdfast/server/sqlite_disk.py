@@ -175,9 +175,9 @@ class Disk:
             yield batch
             number, chain = batch.number, batch.sum
 
-    def read_state(self) -> Iterator[list[tuple[bytes, int]]]:
-        """Every record of the state and its checksum, some at a time."""
-        cursor = self.connection.execute("SELECT record, sum FROM state")
+    def read_state(self) -> Iterator[list[tuple[str, int, str, str, int, bytes, int]]]:
+        """Every record of the state, after its key and before its checksum, some at a time."""
+        cursor = self.connection.execute("SELECT kind, arrival, one, two, number, record, sum FROM state")
         while portion := cursor.fetchmany(PORTION):
             yield portion
 

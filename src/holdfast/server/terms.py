@@ -99,9 +99,14 @@ class TermsReader:
         limit = get("limit", 0)
         if limit and ("shared" in found or "subtree" in found):
             raise WireError("ERR", "a semaphore is neither SHARED nor SUBTREE")
+        kind = get("kind") or (grammar.SEMAPHORE if limit else grammar.LOCK)
+        if limit and kind.endswith(".lock"):
+            raise WireError("ERR", f"{kind} is held by one: LIMIT is for semaphores")
+        if not limit and grammar.is_counted(kind):
+            raise WireError("ERR", f"{kind} is counted: say LIMIT")
         return Terms(
             owner=get("owner"),
-            kind=get("kind") or (grammar.SEMAPHORE if limit else grammar.LOCK),
+            kind=kind,
             mode="shared" if "shared" in found else "exclusive",
             subtree="subtree" in found,
             limit=limit,

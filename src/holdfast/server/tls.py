@@ -21,10 +21,8 @@ class TlsFiles:
     """Who vouches for clients; set, each client has to show a certificate."""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> TlsFiles | None:
-        """The table `tls` of a configuration; None if it is empty."""
-        if not settings:
-            return None
+    def of(cls, settings: Mapping[str, Any]) -> TlsFiles:
+        """The table `tls` of a configuration. InvalidRequest names what is wrong."""
         unknown = set(settings) - {"certificate", "key", "client_ca"}
         if unknown or not all(isinstance(value, str) for value in settings.values()):
             raise InvalidRequest(

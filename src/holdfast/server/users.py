@@ -67,6 +67,8 @@ def parse(name: str, settings: Mapping[str, Any]) -> User:
             raise InvalidRequest(f"{where}.rights", entry, rule)
         for right in may or ():
             rights[right].append(prefix)
+    # Whoever makes holders let go sees who they are, and when they have.
+    rights[READ] += rights[BREAK]
     return User(name, password, certificate, *(tuple(rights[right]) for right in (HOLD, READ, BREAK)))
 
 
@@ -103,3 +105,10 @@ class Users:
                 rule = f"it stands for {other.name} too; a certificate is one user's"
                 raise InvalidRequest(f"users.{user.name}.certificate", user.certificate, rule)
         return users
+
+    def check_without_certificates(self) -> None:
+        """InvalidRequest for a user that nobody could be where clients are not asked for certificates."""
+        for user in self.by_name.values():
+            if not user.password:
+                rule = "nobody can log in by it: clients are asked for a certificate only with tls.client_ca"
+                raise InvalidRequest(f"users.{user.name}.certificate", user.certificate, rule)

@@ -11,6 +11,18 @@ class WireError(Exception):
         super().__init__(f"{word} {text}")
 
 
+class InvalidValue(WireError):
+    """A value breaks a rule."""
+
+    def __init__(self, what: str, shown: str, rule: str) -> None:
+        self.shown, self.rule = shown, rule
+        super().__init__("HFINVALID", f"{what} {shown}: {rule}")
+
+    def of(self, option: str) -> InvalidValue:
+        """The same, said of the option that it was given for."""
+        return InvalidValue(option, self.shown, self.rule)
+
+
 class LimitReached(WireError):
     """A limit of the server is reached."""
 

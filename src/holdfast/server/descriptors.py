@@ -1,0 +1,28 @@
+"""How many files this process may have open: each connection is one."""
+
+from __future__ import annotations
+
+import logging
+import resource
+
+log = logging.getLogger("holdfast.server")
+
+BESIDE = 64
+"""How many the server needs beside its connections: its store, its sockets, HTTP."""
+
+
+def raise_limit() -> None:
+    """Let there be as many as this process may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def check_limit(connections: int) -> None:
+    """Warn if so many connections cannot be."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed < connections + BESIDE:
+        log.warning(
+            "fewer open files are allowed than the limit connections needs: raise ulimit -n, or lower that limit",
+            extra={"open_files": allowed, "connections": connections},
+        )
