@@ -11,8 +11,6 @@ from holdfast.server import batches
 from holdfast.server.connection import Connection
 from holdfast.server.frames import FrameReader
 from holdfast.server.limits import Limits
-from holdfast.server.process import Process
-from holdfast.server.settings import Settings
 from holdfast.server.users import User, Users
 from tests.core.test_ends import lines_run
 from tests.server.inside import Client, Inside, Line, opened
@@ -42,39 +40,6 @@ async def test_who_has_begun_to_send_most_is_closed_and_not_who_came_last(inside
     other.connection.data_received(b"x" * 1_000 + b"\r\n")
     await inside.settle()
     assert other.replies() == [b"x" * 6_000]
-
-
-async def test_unread_replies_are_counted_by_user(inside: Inside) -> None:
-    process = Process(Settings(store="memory://", limits=Limits(total_output=10_000)), Settings)
-    sizes = {"ada": (4_000, 4_000), "bob": (6_000,)}
-    lines: dict[str, list[Line]] = {}
-    for user in (ADA, BOB):
-        for size in sizes[user.name]:
-            line = Unread(size)
-            connection = process._connection()
-            connection.connection_made(line)
-            connection.user = user
-            connection.pause_writing()
-            lines.setdefault(user.name, []).append(line)
-
-    process._close_slow()
-
-    # Bob's is the largest of all, but Ada's together are more.
-    assert [line.closed for line in lines["bob"]] == [False]
-    assert sorted(line.closed for line in lines["ada"]) == [False, True]
-    process.logins.close()
-    process.over.cancel()
-
-
-class Unread(Line):
-    """A client that reads nothing."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-
-    def get_write_buffer_size(self) -> int:
-        return self.size
 
 
 async def test_a_user_leaves_sessions_for_the_others(inside: Inside) -> None:

@@ -15,7 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.server import http, logins, passwords
 from holdfast.server.http import Answer, Http
+from holdfast.server.limits import Limits
 from holdfast.server.users import User, Users
+from tests.conformance.stage import eventually
 from tests.server.inside import Inside
 from tests.servers.lock_server import CHEAP, LockServer, Wire
 
@@ -194,6 +196,53 @@ def test_only_locks_that_one_may_read_are_shown(guarded: LockServer) -> None:
         wire("HF.ACQUIRE", "*", "a/x")
 
         assert [lock["name"] for lock in get(guarded, "/v1/locks", auth=("ada", "right")).json()] == ["a/x"]
+
+
+async def test_lists_of_locks_come_one_in_a_turn() -> None:
+    inside = Inside()
+    served = Http(inside.service, inside.commands.logins)
+    listed: list[int] = []
+    turn = 0
+
+    async def look() -> None:
+        answer = await served._answer("/v1/locks", "", "test")
+        assert answer.status == 200
+        listed.append(turn)
+
+    looks = [asyncio.ensure_future(look()) for _ in range(5)]
+    while not all(one.done() for one in looks):
+        turn += 1
+        await inside.turn(1)
+
+    await asyncio.gather(*looks)
+    assert len(set(listed)) == 5
+    inside.close()
+
+
+async def test_answers_that_nobody_reads_are_bounded_all_together() -> None:
+    class Large(Http):
+        async def _answer(self, target: str, authorization: str, peer: str) -> Answer:
+            return Answer(200, bytes(LARGE))
+
+    inside = Inside(limits=Limits(total_output=5 * LARGE))
+    served = Large(inside.service, inside.commands.logins)
+    server = await asyncio.start_server(served.serve, "127.0.0.1", 0)
+    wires = []
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        wires.append((reader, writer))
+        await eventually(lambda: served._unread > 0)
+    reader, writer = wires[1]
+    reader._transport.resume_reading()  # type: ignore[attr-defined]
+
+    assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+    for _, writer in wires:
+        writer.transport.abort()
+    server.close()
+    await eventually(lambda: served._unread == 0)
+    inside.close()
 
 
 async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.server import listing
 from holdfast.server.limits import Limits
 from holdfast.server.users import User
 from tests.core.test_ends import lines_run
@@ -99,7 +100,9 @@ async def test_a_list_looks_at_what_it_shows(inside: Inside) -> None:
     inside.service.table.directory.settle()
     service, user = inside.service, client.connection.user
 
-    assert lines_run(lambda: service.list_locks(user, "", "holdfast.", 10, ("holdfast.lock", "n0500"))) < 2_500
+    assert (
+        lines_run(lambda: listing.locks_under(service, user, "", "holdfast.", 10, ("holdfast.lock", "n0500"))) < 2_500
+    )
 
 
 async def test_a_look_at_a_long_line_shows_its_first_and_looks_at_no_more(inside: Inside) -> None:
@@ -111,6 +114,31 @@ async def test_a_look_at_a_long_line_shows_its_first_and_looks_at_no_more(inside
     assert [waiter[1] for waiter in info[9]] == [b"session1-%d" % number for number in range(1, 10)]
     assert lines_run(lambda: client.send("HF.INSPECT", "n")) < 5_000
     assert lines_run(lambda: client.send("HF.LIST", "n")) < 5_000
+
+
+async def test_a_list_of_claims_with_long_texts_comes_in_smaller_parts(inside: Inside) -> None:
+    inside.service.set_rules(Limits(output=40_000), inside.service.users)
+    client = await taken(inside)
+    for number in range(40):
+        client.send(
+            "HF.ACQUIRE", f"session1-{number}", f"n{number % 20:02}", "NOTE", "x" * 1_000, "OWNER", f"{number:01000}"
+        )
+    await inside.settle()
+    client.replies()
+
+    parts = await parts_of(inside, client)
+
+    assert [name for part in parts for name in part] == [f"n{number:02}" for number in range(20)]
+    assert max(map(len, parts)) <= 4
+    for number in range(40, 60):
+        client.send("HF.ACQUIRE", f"session1-{number}", "n07", "NOTE", "x" * 1_000, "OWNER", f"{number:01000}")
+    await inside.settle()
+    client.replies()
+    for request in (("HF.INSPECT", "n07"), ("HF.LIST", "n07")):
+        client.send(*request)
+        await inside.settle()
+        assert len(client.line.sent) < 15_000
+        client.replies()
 
 
 async def test_events_come_in_parts_without_a_gap(inside: Inside) -> None:

@@ -32,6 +32,8 @@ FEW = 64
 """How many parcels are so few that the loop waits for a quick commit: to change threads would cost more."""
 FEW_CHANGES = 256
 """The same of changes: one parcel may tell of many."""
+MUCH = 1 << 20
+"""Bytes said in one turn of the loop after which others have theirs: to copy them takes about a millisecond."""
 
 Parcel = tuple["Connection", bytes, int]
 """Something to be said on a connection, and how many replies are in it."""
@@ -58,11 +60,12 @@ class Batches:
         loop: asyncio.AbstractEventLoop,
         tally: Tally,
         end_turn: Callable[[], None],
+        told: Callable[[int], None],
         refused: Callable[[StoreFull], None],
         broken: Callable[[Exception], None],
     ) -> None:
         self.store, self.loop, self.tally = store, loop, tally
-        self._end_turn, self._refused, self._broken = end_turn, refused, broken
+        self._end_turn, self._told, self._refused, self._broken = end_turn, told, refused, broken
         self.changes: list[Change] = []
         """What was applied since the last commit began, in order."""
         self.undo: list[Callable[[], None]] = []
@@ -73,6 +76,8 @@ class Batches:
         """Whether somebody waits for `changes` to be kept; heartbeats alone do not."""
         self.output: list[Parcel] = []
         """What was said since the last commit began, in order."""
+        self.size = self._size_before = self._size_under_way = 0
+        """Bytes of `output`, those of them that were said before this turn, and those that wait for the disk."""
         self.observers: list[asyncio.Future[bool]] = []
         """Others who wait for this batch: True if it was kept."""
         self.idle = asyncio.Event()
@@ -92,6 +97,16 @@ class Batches:
         """Until when it waits for company at all: somebody who says something in every turn holds up nobody."""
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def unsaid(self) -> int:
+        """Bytes of all that is not let out yet."""
+        return self.size + self._size_under_way
+
+    @property
+    def has_said_much(self) -> bool:
+        """Whether so much was said in this turn that what may say much waits for the next."""
+        return self.size - self._size_before >= MUCH
+
     def gather(self) -> None:
         """Something is about to happen: see to it after this turn of the loop."""
         if not self._due:
@@ -102,7 +117,7 @@ class Batches:
         try:
             self._end_turn()
         finally:
-            self._due = False
+            self._due, self._size_before = False, self.size
             self._go_on()
 
     def _go_on(self) -> None:
@@ -152,6 +167,7 @@ class Batches:
         undo, self.undo = self.undo, []
         few = len(self.output) <= FEW and len(changes) <= FEW_CHANGES
         may_block = self.quick and (few or len(self.output) >= self._expected)
+        self._size_under_way = self.size
         commit = Commit(changes, undo, *self.take(), clock.now())
         self._said = 0
         keeping: asyncio.Future[None]
@@ -168,7 +184,7 @@ class Batches:
             keeping.add_done_callback(partial(self._over, commit))
 
     def _over(self, commit: Commit, keeping: asyncio.Future[None]) -> None:
-        self._keeping = None
+        self._keeping, self._size_under_way = None, 0
         if keeping.cancelled():
             self.idle.set()
             return  # as the loop ends
@@ -211,6 +227,7 @@ class Batches:
     def take(self) -> tuple[list[Parcel], list[asyncio.Future[bool]]]:
         """What has been gathered, and who else waits for it."""
         output, self.output = self.output, []
+        self.size = self._size_before = 0
         observers, self.observers = self.observers, []
         return output, observers
 
@@ -223,6 +240,7 @@ class Batches:
             output = joined(output)
         for connection, data, replies in output:
             connection.let_out(data, replies)
+        self._told(sum(len(data) for _, data, _ in output))
         for observer in observers:
             if not observer.done():
                 observer.set_result(True)

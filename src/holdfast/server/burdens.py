@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
 
 
-def heaviest(connections: Iterable[Connection], weight: Callable[[Connection], int]) -> Connection | None:
-    """The heaviest connection of the user whose connections weigh most: nobody pays for another user's.
+def heaviest_first(
+    connections: Iterable[Connection], weight: Callable[[Connection], int]
+) -> Iterator[tuple[Connection, int]]:
+    """Connections and their weights, each time the heaviest of the user whose connections weigh most then.
 
-    None if nobody weighs anything.
+    Nobody pays for another user's. Those that weigh nothing are left out.
     """
-    weights = [(weight(one), one) for one in connections]
-    users: Counter[str] = Counter()
-    for size, one in weights:
-        users[one.user.name] += size
-    if not any(users.values()):
-        return None
-    worst = users.most_common(1)[0][0]
-    return max((pair for pair in weights if pair[1].user.name == worst), key=lambda pair: (pair[0], pair[1].id))[1]
+    of_user: dict[str, list[tuple[int, int, Connection]]] = {}
+    for one in connections:
+        size = weight(one)
+        if size:
+            of_user.setdefault(one.user.name, []).append((size, one.id, one))
+    users = [(-sum(size for size, _, _ in mine), name) for name, mine in of_user.items()]
+    heapify(users)
+    for mine in of_user.values():
+        mine.sort()
+    while users:
+        total, name = heappop(users)
+        size, _, one = of_user[name].pop()
+        yield one, size
+        if of_user[name]:
+            heappush(users, (total + size, name))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.server import resp
-from holdfast.server.burdens import heaviest
+from holdfast.server.burdens import heaviest_first
 from holdfast.server.frames import Frame, FrameReader
 from holdfast.server.gathering import AT_ONCE, MOST_QUESTIONS, PLAIN, Pace
 from holdfast.server.resp import RESP2, RESP3
@@ -31,8 +31,8 @@ A commit begins after a turn of the loop. Where commits are quick, turns are sho
 the first are answered while the others are carried out, and the client works on those answers meanwhile.
 """
 
-LONG = frozenset({b"HF.LIST", b"HF.INSPECT", b"HF.FETCH", b"INFO", b"CLIENT", b"COMMAND"})
-"""What may take long, and waits for the next turn after somebody else's that did."""
+LARGE = 1 << 16
+"""Bytes of something that counts whole while any of it is not taken: the transport keeps all of it until then."""
 
 LONGEST_PLAIN = 64
 """Bytes of a reply to a plain request, at most."""
@@ -80,6 +80,8 @@ class Connection(asyncio.Protocol):
         self._choked = False
         self._owed = self.unsaid = 0
         """Requests whose replies are not let out yet, and bytes of all that is not."""
+        self._largest = 0
+        """The largest of what is large, since everything was taken."""
 
     # From the transport
 
@@ -131,7 +133,7 @@ class Connection(asyncio.Protocol):
                 if frame[0] in PLAIN:
                     self._owed = 1
                     service.gathering.add(self, frame)
-                elif service.is_spent and frame[0].upper() in LONG:
+                elif service.held_back.concerns(frame):
                     self._backlog.append(frame)
                     self._steer()
                 else:
@@ -156,7 +158,7 @@ class Connection(asyncio.Protocol):
                 return
         if self._backlog or self.held or reader.more or len(frames) > self._at_once() or self._busy():
             self._backlog += frames
-            self._work()
+            self.work()
         else:
             service.begin_turn()
             done = self._carry_out_some(frames)
@@ -172,9 +174,8 @@ class Connection(asyncio.Protocol):
         service.unfinished += size - self._unfinished
         self._unfinished = size
         if grows and service.unfinished > service.limits.total_input:
-            worst = heaviest(service.connections, lambda one: one._unfinished)
-            if worst is not None:
-                worst.refuse_input()
+            worst, _ = next(heaviest_first(service.connections, lambda one: one._unfinished))
+            worst.refuse_input()
 
     def refuse_input(self) -> None:
         """What it has begun to send is too much, with what others have: forget it, and close."""
@@ -182,7 +183,7 @@ class Connection(asyncio.Protocol):
         log.warning("too many large requests", extra={"peer": self.peer, "user": self.user.name})
         self._reader = FrameReader(self._reader.most)
         self._count_unfinished(0)
-        self._say(resp.error("HFLIMIT", f"the limit total_input = {limit} is reached: too many large requests"))
+        self.say(resp.error("HFLIMIT", f"the limit total_input = {limit} is reached: too many large requests"))
         self.close_after_output()
 
     def pause_writing(self) -> None:
@@ -205,7 +206,7 @@ class Connection(asyncio.Protocol):
 
     # Requests
 
-    def _work(self) -> None:
+    def work(self) -> None:
         """Carry out some of what has gathered; the rest after others had their turn."""
         self._working = False
         if self.closing:
@@ -236,7 +237,7 @@ class Connection(asyncio.Protocol):
                 pace.went(done, plain)
                 if plain:
                     continue
-            if service.is_spent and frames[done][0].upper() in LONG:
+            if service.held_back.concerns(frames[done]):
                 break
             self._owed += 1
             self.carry_out(frames[done])
@@ -255,14 +256,14 @@ class Connection(asyncio.Protocol):
         replies = service.gathering.carry_out_first([(self, frame) for frame in frames[:room]])
         if replies:
             self._owed += len(replies)
-            self._say(b"".join(replies), len(replies))
+            self.say(b"".join(replies), len(replies))
         return len(replies)
 
     def carry_out(self, frame: Frame) -> None:
         """Run one request. Whatever it is, it gets one reply, now or later."""
         reply = self.commands.carry_out(self, frame)
         if reply is not None:
-            self._say(reply, 1)
+            self.say(reply, 1)
 
     def _at_once(self) -> int:
         return FRAMES_A_SHORT_TURN if self.service.batches.quick else FRAMES_A_TURN
@@ -284,15 +285,20 @@ class Connection(asyncio.Protocol):
     def answer(self, reply: bytes) -> None:
         """The reply that was held back."""
         self.held, self.waits_for = False, None
-        self._say(reply, 1)
+        self.say(reply, 1)
         self.service.batches.gather()
         self._soon()
 
     def _soon(self) -> None:
-        if not self._working:
-            self._working = True
+        service = self.service
+        if self._working:
+            return
+        self._working = True
+        if self._backlog and service.held_back.concerns(self._backlog[0]):
+            service.held_back.add(self)
+        else:
             # After the next step of a commit: unless others come, what was carried out goes to the disk before more is.
-            self.service.loop.call_soon(self.service.loop.call_soon, self._work)
+            service.loop.call_soon(service.loop.call_soon, self.work)
 
     def _steer(self) -> None:
         """Read on, or leave it to the kernel to slow the client down."""
@@ -312,20 +318,22 @@ class Connection(asyncio.Protocol):
         if self.closing:
             return
         log.warning("no request", extra={"peer": self.peer, "problem": str(self._reader.error)})
-        self._say(resp.error("ERR", str(self._reader.error)))
+        self.say(resp.error("ERR", str(self._reader.error)))
         self.close_after_output()
 
     # Output
 
-    def _say(self, data: bytes, replies: int = 0) -> None:
+    def say(self, data: bytes, replies: int = 0) -> None:
         """Say something with this batch; whether it is a reply counts if the batch is refused."""
-        self.unsaid += len(data)
-        self.service.batches.output.append((self, data, replies))
+        size, batches = len(data), self.service.batches
+        self.unsaid += size
+        batches.size += size
+        batches.output.append((self, data, replies))
 
     def push(self, *parts: Any) -> None:
         """Tell the client something that it did not ask for now, if it can take that."""
         if self.resp is RESP3 and not self.quiet and not self.closing:
-            self._say(RESP3.push(*parts))
+            self.say(RESP3.push(*parts))
             self.service.batches.gather()
 
     def let_out(self, data: bytes, replies: int, refusal: bytes | None = None) -> None:
@@ -336,6 +344,8 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         transport.write(data if refusal is None else refusal * replies)
+        if len(data) > LARGE:
+            self._largest = max(self._largest, len(data))
         if self._reading and not self.closing:
             return
         if self.closing and not self.unsaid:
@@ -358,10 +368,13 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         self.service.batches.gather()
 
-    @property
     def unread(self) -> int:
-        """Bytes that the client has not taken."""
-        return self._transport.get_write_buffer_size() if self._choked and self._transport is not None else 0
+        """Bytes that are kept because the client has not taken them."""
+        transport = self._transport
+        size = 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+        if not size:
+            self._largest = 0
+        return max(size, self._largest)
 
     def abort(self) -> None:
         """End it at once."""
@@ -371,7 +384,7 @@ class Connection(asyncio.Protocol):
 
     def turn_away(self, problem: WireError) -> None:
         """Say why it may not stay, and close."""
-        self._say(self.error(problem))
+        self.say(self.error(problem))
         self.close_after_output()
 
     def logged_in(self) -> None:

@@ -69,7 +69,9 @@ class Gathering:
             if pace.tries(done):
                 some = requests[done : done + AT_ONCE]
                 replies = self.carry_out_first(some)
-                output = self._service.batches.output
+                batches = self._service.batches
+                batches.size += sum(map(len, replies))
+                output = batches.output
                 for (connection, _), reply in zip(some, replies, strict=False):
                     connection.unsaid += len(reply)
                     output.append((connection, reply, 1))

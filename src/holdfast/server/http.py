@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from holdfast.core.names import check_prefix
 from holdfast.errors import InvalidRequest
-from holdfast.server import grammar
+from holdfast.server import grammar, listing
 from holdfast.server.logins import Logins
 from holdfast.server.metrics import Metrics
 from holdfast.server.people_commands import USUAL
@@ -72,7 +72,8 @@ class Http:
     def __init__(self, service: Service, logins: Logins) -> None:
         self.service, self.logins = service, logins
         self.metrics = Metrics(service)
-        self._open = 0
+        self._open = self._unread = 0
+        """Connections, and bytes of answers on them that were not taken yet."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its first byte to its last."""
@@ -83,10 +84,7 @@ class Http:
                 return
             async with asyncio.timeout(WITHIN):
                 answer, with_body = await self._converse(reader, str(writer.get_extra_info("peername")))
-                # Done when all of it is with the kernel, so that nothing is left to whoever does not read.
-                writer.transport.set_write_buffer_limits(0)
-                writer.write(answer.packed(with_body))
-                await writer.drain()
+                await self._hand_over(writer, answer.packed(with_body))
         except TimeoutError:
             log.debug("http request not finished", extra={"problem": f"it took longer than {WITHIN:g} s"})
             # Closing would wait for a client that takes nothing, and keep what it does not take.
@@ -98,6 +96,18 @@ class Http:
         finally:
             self._open -= 1
             writer.close()
+
+    async def _hand_over(self, writer: asyncio.StreamWriter, data: bytes) -> None:
+        """Write an answer; done when all of it is with the kernel, so that nothing is left to whoever does not read."""
+        if self._unread + len(data) > self.service.limits.total_output // 4:
+            data = plain(503, "too many answers are not read").packed(True)
+        self._unread += len(data)
+        try:
+            writer.transport.set_write_buffer_limits(0)
+            writer.write(data)
+            await writer.drain()
+        finally:
+            self._unread -= len(data)
 
     async def _converse(self, reader: asyncio.StreamReader, peer: str) -> tuple[Answer, bool]:
         try:
@@ -139,6 +149,8 @@ class Http:
             return Answer(200, self.metrics.page(), "text/plain; version=0.0.4; charset=utf-8")
         if service.elsewhere is not None:
             return plain(503, service.elsewhere.text)
+        while service.holds_back:
+            await service.batches.kept()
         answer = self._locks(user, parse_qs(url.query))
         return answer if await service.batches.kept() else plain(503, "it was not kept")
 
@@ -179,7 +191,8 @@ class Http:
             return plain(400, str(error))
         most = min(most, service.limits.list)
         service.begin_turn()
-        page = service.list_locks(user, prefix, kind, most, after)
+        service.is_spent = True
+        page = listing.locks_under(service, user, prefix, kind, most, after)
         answer = as_json([info.as_dict() for info in page.locks])
         if page.cursor is None:
             return answer

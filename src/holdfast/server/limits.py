@@ -7,8 +7,8 @@ from typing import Any
 
 from holdfast.errors import InvalidRequest
 
-LEAST = {"idle": 0, "output": 4}
-"""Where it is not 1. Requests wait from a quarter of `output` on: of none, for ever."""
+LEAST = {"idle": 0, "output": 4, "total_output": 4}
+"""Where it is not 1. Requests wait from a quarter of these on: of none, for ever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from holdfast.core.table import cells, commands
-from holdfast.server import answers, grammar
+from holdfast.server import answers, grammar, listing
 from holdfast.server.frames import Frame
 from holdfast.server.resp import OK
 from holdfast.server.session_commands import own_session
@@ -42,7 +42,7 @@ def inspect(connection: Connection, frame: Frame) -> bytes:
     name = readable(connection, grammar.name(frame[1]))
     service = connection.service
     options = grammar.options(frame, 2, KIND, service.limits)
-    info = service.inspect(options.get("kind", grammar.LOCK), name, service.limits.list)
+    info = listing.one_lock(service, options.get("kind", grammar.LOCK), name, service.limits.list)
     connection.spent = len(info.holders) + len(info.waiters) > MANY
     return connection.resp.encode(answers.lock(info))
 
@@ -57,7 +57,7 @@ def list_locks(connection: Connection, frame: Frame) -> bytes:
     options = grammar.options(frame, 2 if with_prefix else 1, LIST, service.limits)
     most = min(options.get("count", USUAL), service.limits.list)
     kind = options.get("kind", grammar.NAMESPACE)
-    page = service.list_locks(connection.user, prefix, kind, most, options.get("cursor", ("", "")))
+    page = listing.locks_under(service, connection.user, prefix, kind, most, options.get("cursor", ("", "")))
     # Others have their turn: even a short one may have passed many claims that are dead.
     connection.spent = True
     cursor = None if page.cursor is None else " ".join(page.cursor)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.server import descriptors, logs
 from holdfast.server.addresses import Address
-from holdfast.server.burdens import heaviest
 from holdfast.server.complaints import Complaints
 from holdfast.server.connection import Connection
 from holdfast.server.dispatch import Commands
@@ -169,7 +168,7 @@ class Process:
         for second in itertools.count(1):
             await asyncio.sleep(1.0)
             self._close_silent()
-            self._close_slow()
+            self.service.unread.look()
             self._complaints.second_over()
             self._look_for_room()
             if second % 60 == 0 and len(self.service.table.rows) < SMALL_TABLE:
@@ -187,18 +186,6 @@ class Process:
             else:
                 continue
             log.info("connection closed", extra={"peer": one.peer, "reason": reason})
-            one.abort()
-
-    def _close_slow(self) -> None:
-        """Keep what all clients together have not read below its limit."""
-        unread = {one: one.unread for one in self.service.connections}
-        total = sum(unread.values())
-        while total > self.service.limits.total_output:
-            one = heaviest(unread, unread.__getitem__)
-            if one is None:
-                break
-            log.warning("connection does not read its replies", extra={"peer": one.peer, "bytes": unread[one]})
-            total -= unread.pop(one)
             one.abort()
 
     def _look_for_room(self) -> None:

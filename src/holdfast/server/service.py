@@ -8,30 +8,31 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.table import Dictionary, commands, shortcuts
 from holdfast.core.table.changes import Change, DropCell, DropRow, DropSession, PutCounter, PutRow
 from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
-from holdfast.core.table.directory import Name
 from holdfast.core.table.lines import DONE, granted
 from holdfast.core.table.machine import begin
-from holdfast.core.table.questions import OnName, Question, Under
+from holdfast.core.table.questions import Question
 from holdfast.core.table.rows import Row
 from holdfast.core.table.step import Step
-from holdfast.model import Claim, Gone, Granted, LockInfo, Refused
+from holdfast.model import Claim, Gone, Granted, Refused
 from holdfast.server import answers
 from holdfast.server.attachments import Attachments
 from holdfast.server.batches import FULL, Batches
 from holdfast.server.cell_room import CellRoom
 from holdfast.server.deaths import NEVER, Deaths
 from holdfast.server.gathering import Gathering
+from holdfast.server.held_back import HeldBack
 from holdfast.server.limits import Limits
 from holdfast.server.openers import Openers
 from holdfast.server.resp import OVER
 from holdfast.server.store import Store, StoreFull
 from holdfast.server.tally import Tally
 from holdfast.server.terms import TermsReader
+from holdfast.server.unread import Unread
 from holdfast.server.users import User, Users
 from holdfast.server.waits import Waits
 from holdfast.server.wire_error import WireError, may_not_read
@@ -48,14 +49,6 @@ WAITED = "its wait is over"
 LETTERS_AT_ONCE = 1_000
 """Events in one answer."""
 Answer = Callable[[Question, float], Any]
-
-
-class Page(NamedTuple):
-    """A part of a listing."""
-
-    locks: tuple[LockInfo, ...]
-    cursor: Name | None
-    """After which name the next part begins; None if this was the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +87,10 @@ class Service:
         self.attachments = Attachments()
         self.openers = Openers()
         self.waits = Waits(loop, self.wait_over, self.fetch_now, self._wait_stopped)
-        self.batches = Batches(store, loop, self.tally, self._end_turn, self._refused, broken)
+        self.unread = Unread(self)
+        self.batches = Batches(store, loop, self.tally, self._end_turn, self.unread.told, self._refused, broken)
         self.gathering = Gathering(self)
+        self.held_back = HeldBack(self)
         self.unfinished = 0
         """Bytes of requests that have not arrived completely."""
         self.stopping = False
@@ -218,6 +213,16 @@ class Service:
         self.gathering.carry_out()
         self.is_spent = False
 
+    @property
+    def has_much_to_say(self) -> bool:
+        """Whether so much waits to be let out that no more of it is made, by whoever that is."""
+        return self.batches.unsaid >= self.limits.total_output // 4
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether what may take long or say much has to wait for another turn."""
+        return self.is_spent or self.batches.has_said_much or self.has_much_to_say
+
     def begin_turn(self) -> float:
         """The time for the commands that come now. Whoever has died is taken out first, in the same batch:
         nobody is granted what a dead one held while the store could still bring it back to life."""
@@ -339,42 +344,6 @@ class Service:
             self.batches.changes += changes[:done]
             self.batches.urgent = True
             raise
-
-    def inspect(self, kind: str, name: str, most: int) -> LockInfo:
-        """One lock, with at most so many of its claims: the first of them."""
-
-        def answer(question: Question, now: float) -> Any:
-            if type(question) is not OnName:
-                return self.deaths.answer(question, now)
-            return tuple(self.table.rows_on((kind, name), now, most))
-
-        info: LockInfo = self.run(commands.Inspect(kind, name), answer)[0]
-        return info
-
-    def list_locks(self, user: User, prefix: str, kind: str, most: int, after: Name = ("", "")) -> Page:
-        """Locks in use that a user may read, with at most so many claims, and where to go on.
-
-        One that has more claims is shown with the first of them.
-        """
-        cursor: Name | None = None
-
-        def answer(question: Question, now: float) -> Any:
-            nonlocal cursor
-            if type(question) is not Under:
-                return self.deaths.answer(question, now)
-            found: list[Row] = []
-            last = after
-            for key in self.table.directory.shown(kind, prefix, user.reads, after):
-                rows = self.table.rows_on(key, now, most)
-                if not key[1] or (len(found) + len(rows) > most and found):
-                    cursor = last if key[1] else key
-                    break
-                found += rows
-                last = key
-            return tuple(found)
-
-        locks: tuple[LockInfo, ...] = self.run(commands.List(prefix, kind, most), answer)[0]
-        return Page(locks, cursor)
 
     def need_room(self) -> None:
         """Refuse what makes the store grow while it cannot."""

@@ -25,7 +25,7 @@ class Hasty(LockServer):
         service = super().serve()
         before = service.batches
         service.batches = HastyBatches(
-            self.store, self.loop.loop, service.tally, before._end_turn, before._refused, before._broken
+            self.store, self.loop.loop, service.tally, before._end_turn, before._told, before._refused, before._broken
         )
         return service
 
