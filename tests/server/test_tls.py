@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import ssl
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import requests
 
 from holdfast import aio
+from holdfast.server.handshakes import SPARE
+from holdfast.server.http import MOST_CONNECTIONS
 from tests.engines.wire.together import give, names, take
 from tests.faults.children import eventually
 from tests.servers.certificates import Authority, Pair
@@ -183,6 +186,45 @@ class TestRefusedHandshakes:
 
             eventually(lambda: self.told(server), "nothing was told")
             assert "taking longer than 0.2 seconds" in self.told(server)[0]["problem"]
+
+
+class TestHandshakesUnderWay:
+    """They take memory as connections do, and count as such."""
+
+    @staticmethod
+    def open_of(wires: list[Wire]) -> list[bool]:
+        """Which of them the server has not closed."""
+        poll = select.poll()
+        for wire in wires:
+            poll.register(wire.socket, select.POLLIN)
+        ended = {number for number, _ in poll.poll(0)}
+        return [wire.socket.fileno() not in ended for wire in wires]
+
+    @pytest.mark.parametrize(
+        ("port", "connections", "most"),
+        [("port", 100, 100), ("port", 70, 70), ("port", 2, SPARE), ("http_port", 2, MOST_CONNECTIONS)],
+    )
+    def test_the_oldest_go_when_there_are_too_many(
+        self, authority: Authority, port: str, connections: int, most: int
+    ) -> None:
+        settings = config(authority.issue("server"), more=f"[limits]\nconnections = {connections}\n")
+        with LockServer(config=settings) as server, ExitStack() as stack:
+            number = getattr(server, port)
+            wires = [stack.enter_context(Wire(number)) for _ in range(most + 10)]
+
+            eventually(lambda: self.open_of(wires) == [False] * 10 + [True] * most, "others were closed")
+            assert "it was not over yet" in server.log.read_text()
+
+    def test_whoever_shakes_hands_comes_in_all_the_same(self, authority: Authority) -> None:
+        settings = config(authority.issue("server"), more="[limits]\nconnections = 1\n")
+        with LockServer(config=settings) as server:
+            for _ in range(SPARE):
+                server.speak()
+
+            assert server.speak(tls=trusting(authority))("PING") == "PONG"
+            # And is told clearly if it may not.
+            late = server.speak(tls=trusting(authority))
+            assert str(late.read()).startswith("HFLIMIT the limit connections = 1")
 
 
 class TestClientCertificates:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.server import resp
+from holdfast.server.addresses import Address
 from holdfast.server.burdens import heaviest_first
 from holdfast.server.frames import Frame, FrameReader
 from holdfast.server.gathering import AT_ONCE, MOST_QUESTIONS, PLAIN, Pace
@@ -97,7 +98,7 @@ class Connection(asyncio.Protocol):
             # A client that vanished without a word is noticed by the kernel.
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "unix")
+        self.peer = str(Address(*peer[:2])) if isinstance(peer, tuple) else str(peer or "unix")
         service.tally.connections += 1
         limit = service.limits.connections
         if len(service.connections) >= limit and not self._takes_a_place():

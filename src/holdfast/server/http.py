@@ -75,6 +75,10 @@ class Http:
         self._open = self._unread = 0
         """Connections, and bytes of answers on them that were not taken yet."""
 
+    def places(self) -> int:
+        """How many connections there may be beside those that there are."""
+        return MOST_CONNECTIONS - self._open
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its first byte to its last."""
         self._open += 1

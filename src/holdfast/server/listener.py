@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from holdfast.server.addresses import Address
 from holdfast.server.complaints import Complaints
+from holdfast.server.handshakes import Handshakes
 
 log = logging.getLogger("holdfast.server")
 
@@ -36,11 +37,13 @@ class Listener:
         speaker: Speaker,
         tls: ssl.SSLContext | None,
         patience: float,
+        handshakes: Handshakes,
         complaints: Complaints,
     ) -> None:
-        self._wire, self._speaker, self._tls, self._complaints = wire, speaker, tls, complaints
-        self._patience = None if tls is None else patience
-        """Seconds for the handshake."""
+        self._wire, self._speaker, self._tls = wire, speaker, tls
+        self._handshakes, self._complaints = handshakes, complaints
+        self._patience = patience
+        """Seconds for a handshake."""
         self._loop = asyncio.get_running_loop()
         self._arrivals: set[asyncio.Task[None]] = set()
         self._resting: asyncio.TimerHandle | None = None
@@ -74,7 +77,7 @@ class Listener:
                 self._failed = False
                 log.info("connections are taken again", extra={"address": self.address})
             wire.setblocking(False)
-            arrival = self._loop.create_task(self._take(wire, f"{peer[0]}:{peer[1]}"))
+            arrival = self._loop.create_task(self._take(wire, str(Address(*peer[:2]))))
             self._arrivals.add(arrival)
             arrival.add_done_callback(self._arrivals.discard)
 
@@ -88,9 +91,13 @@ class Listener:
 
     async def _take(self, wire: socket.socket, peer: str) -> None:
         try:
-            await self._loop.connect_accepted_socket(
-                self._speaker, wire, ssl=self._tls, ssl_handshake_timeout=self._patience
-            )
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(self._speaker, wire)
+                return
+            with self._handshakes.one(wire, peer):
+                await self._loop.connect_accepted_socket(
+                    self._speaker, wire, ssl=self._tls, ssl_handshake_timeout=self._patience
+                )
         except (ssl.SSLError, ConnectionAbortedError) as error:
             # Aborted is who took too long.
             self._complaints.add("TLS handshake refused", peer, str(error))

@@ -23,6 +23,7 @@ from holdfast.server.addresses import Address
 from holdfast.server.complaints import Complaints
 from holdfast.server.connection import Connection
 from holdfast.server.dispatch import Commands
+from holdfast.server.handshakes import Handshakes
 from holdfast.server.http import MOST_HEAD, Http
 from holdfast.server.listener import Listener, Speaker, bind
 from holdfast.server.logins import Logins
@@ -130,19 +131,24 @@ class Process:
             self.store.close()
 
     async def _listen(self) -> None:
-        settings = self.settings
+        settings, service = self.settings, self.service
+        tls = self._context(with_clients=True)
+        handshakes = Handshakes(lambda: service.limits.connections - len(service.connections), self._complaints)
         for address in settings.listen:
-            await self._open(address, "--listen", self._connection, self._context(with_clients=True))
+            await self._open(address, "--listen", self._connection, tls, handshakes)
         self.addresses = [listener.address for listener in self._listeners]
         if settings.http is not None:
-            request = partial(self._request, Http(self.service, self.logins))
-            await self._open(settings.http, "--http", request, self._context(with_clients=False))
+            http, tls = Http(service, self.logins), self._context(with_clients=False)
+            handshakes = Handshakes(http.places, self._complaints)
+            await self._open(settings.http, "--http", partial(self._request, http), tls, handshakes)
 
-    async def _open(self, address: Address, option: str, speaker: Speaker, tls: ssl.SSLContext | None) -> None:
+    async def _open(
+        self, address: Address, option: str, speaker: Speaker, tls: ssl.SSLContext | None, handshakes: Handshakes
+    ) -> None:
         with opening(address, option):
             wires = await bind(address)
         patience = self.settings.limits.login / 1000
-        self._listeners += [Listener(wire, speaker, tls, patience, self._complaints) for wire in wires]
+        self._listeners += [Listener(wire, speaker, tls, patience, handshakes, self._complaints) for wire in wires]
 
     def _context(self, with_clients: bool) -> ssl.SSLContext | None:
         if self.settings.tls is None:
