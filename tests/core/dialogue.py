@@ -100,10 +100,11 @@ class Speaker:
         if (actor, label) not in self.claims:
             id_ = f"{session}-{len(self.claims) + 1}"
             limit, max_hold = int(settings.pop("limit", "0")), settings.pop("max_hold", None)
+            kind = settings.pop("kind", "permit" if limit else "lock")
             unknown = (set(flags) - {"shared", "subtree", "reentrant", "try"}) | set(settings)
             assert not unknown, unknown
             self.claims[actor, label] = Claim(
-                id_, session, actor, "permit" if limit else "lock", label.partition("#")[0],
+                id_, session, actor, kind, label.partition("#")[0],
                 "shared" if "shared" in flags else "exclusive", "subtree" in flags, limit, "try" not in flags,
                 "reentrant" in flags, None if max_hold is None else float(max_hold),
             )  # fmt: skip

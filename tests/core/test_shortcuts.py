@@ -82,8 +82,9 @@ def test_a_shortcut_is_the_step_that_it_stands_for(given_commands: list[tuple[An
 
         assert found == expected
         expected.clear()
-        for part in ("rows", "alone", "counters", "mortal", "claims_of", "by_session", "under"):
+        for part in ("rows", "alone", "counters", "mortal", "claims_of", "by_session"):
             assert getattr(short, part) == getattr(plain, part), part
+        assert short.rivals.paths == plain.rivals.paths
         assert short.waiting.by_owner == plain.waiting.by_owner
         assert [*short.directory.since(("", ""))] == [*plain.directory.since(("", ""))]
 

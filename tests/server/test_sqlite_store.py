@@ -179,7 +179,7 @@ async def test_a_session_that_was_over_before_stays_over(path: Path) -> None:
     served.close()
     served = Served(path, lambda: now)
     assert served.table.sessions["s1"].expires_at <= served.store.now()
-    assert [row.id for row in served.table.permits("lock", "a", served.store.now())] == ["s2-a"]
+    assert [row.id for row in served.table.holding("lock", "a", served.store.now())] == ["s2-a"]
     served.close()
 
 

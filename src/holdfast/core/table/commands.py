@@ -209,7 +209,10 @@ class Deadlocked:
 
 @dataclass(slots=True)
 class WrongLimit:
-    """The semaphore is in use with another limit."""
+    """The semaphore is in use with another limit; or it is not counted, or in a subtree that is not, where that is 0.
+
+    A claim that is not counted gets the limit of the permits that it does not go with, on its name or in its subtree.
+    """
 
     limit: int
 

@@ -22,7 +22,8 @@ def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> A
     if not busy:
         return ()
     rows: dict[str, Row] = {newcomer.id: newcomer}
-    owners: set[str] = set()
+    # What else its owner waits for does not matter: nobody waits for ever so far, so all of that comes if this does.
+    owners: set[str] = {claim.owner} if given is None else set()
     lines: set[tuple[str, str, bool]] = set()
     frontier = [newcomer]
     while frontier:
@@ -31,7 +32,7 @@ def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> A
             line = (row.claim.kind, row.claim.name, row.claim.subtree)
             if line not in lines:
                 lines.add(line)
-                near: tuple[Row, ...] = yield ask.Line(row.claim)
+                near: tuple[Row, ...] = yield ask.Line(row.claim, claim.owner)
                 rows.update((found.id, found) for found in near)
                 met.update(found.claim.owner for found in near)
         if given is not None:

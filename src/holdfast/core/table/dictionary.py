@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from itertools import chain, islice
 from typing import Any
 
 from holdfast.core import names
-from holdfast.core.conflicts import conflict
 from holdfast.core.table import changes as ch
 from holdfast.core.table import questions as ask
 from holdfast.core.table.directory import YOUNG, Directory, Name
 from holdfast.core.table.ends import NEVER, Ends
-from holdfast.core.table.line import Line, arrival
+from holdfast.core.table.holders import arrival
+from holdfast.core.table.line import Line
 from holdfast.core.table.mailboxes import Mailboxes
+from holdfast.core.table.rivals import INFINITY, Rivals
 from holdfast.core.table.rows import Cell, Row, Session, Tombstone
 from holdfast.core.table.waiting import Waiting
 from holdfast.model import Claim
 
-INFINITY = float("inf")
+NOBODY = ask.Taken(None, 0)
 
 
 class Dictionary:
@@ -30,14 +31,12 @@ class Dictionary:
         self.sessions: dict[str, Session] = {}
         self.session_ends: Ends[str] = Ends()
         self.rows: dict[str, Row] = {}
-        self.alone: dict[Name, Row] = {}
-        """Names with one claim, which holds: most are, so they cost no line of their own."""
-        self.lines: dict[Name, Line] = {}
-        """All other names in use."""
+        self.looked_at = 0
+        """How many rows it has looked at to answer questions: what these cost."""
+        self.rivals = Rivals()
+        self.alone, self.lines = self.rivals.alone, self.rivals.lines
         self.directory = Directory()
-        """Both, in order."""
-        self.under: dict[Name, dict[str, None]] = {}
-        """For each path, the names in use below it."""
+        """The names of both, in order."""
         self.by_session: dict[str, dict[str, Row]] = {}
         self.claims_of: dict[str, int] = {}
         """How many claims an owner has."""
@@ -90,19 +89,10 @@ class Dictionary:
         """Take a change of the table."""
         _PUTS[type(change)](self, change)
 
-    # Names
-
-    def line(self, kind: str, name: str) -> Line | None:
-        """The claims on a name, to look at."""
-        line = self.lines.get((kind, name))
-        if line is None:
-            row = self.alone.get((kind, name))
-            return None if row is None else Line.of(row)
-        return line
-
     # What is alive
 
     def alive(self, row: Row, now: float) -> bool:
+        self.looked_at += 1
         session = self.sessions.get(row.claim.session)
         return session is not None and session.expires_at > now and (row.dies_at is None or row.dies_at > now)
 
@@ -112,60 +102,46 @@ class Dictionary:
             return []
         return [self.sessions[id_] for id_ in self.session_ends.dead(now)]
 
+    def all_alive(self, now: float) -> bool:
+        """Whether nothing has died that is still here."""
+        return now < self.session_ends.first() and now < self.mortal.first()
+
     def first_alive(self, rows: Iterable[Row], now: float) -> Row | None:
         return next((row for row in rows if self.alive(row, now)), None)
 
     def blocker(self, claim: Claim, before: float, now: float) -> Row | None:
         """The first live claim that conflicts and came earlier: on the name itself, or else across the path."""
-        line = self.line(claim.kind, claim.name)
-        shared = claim.mode == "shared"
-        if line is not None and (line.writers or not shared):
-            first = line.first(shared, before, lambda row: self.alive(row, now))
-            if first is not None:
-                return first
-        if "/" in claim.name or claim.subtree:
-            return min(
-                (
-                    row
-                    for row in self.across(claim)
-                    if row.order < before and conflict(claim, row.claim) and self.alive(row, now)
-                ),
-                key=arrival,
-                default=None,
-            )
-        return None
+        return self.rivals.blocker(claim, before, lambda row: self.alive(row, now))
 
-    def across(self, claim: Claim) -> Iterator[Row]:
-        """Claims on other names that can conflict: subtree claims above, and all below a subtree claim."""
-        for path in names.ancestors(claim.name):
-            line = self.line(claim.kind, path)
-            if line is not None and line.subtrees:
-                yield from (row for row in line.rows() if row.claim.subtree)
-        if claim.subtree:
-            for name in self.under.get((claim.kind, claim.name), ()):
-                below = self.line(claim.kind, name)
-                assert below is not None
-                yield from below.rows()
+    def other_way(self, claim: Claim, now: float) -> Row | None:
+        """A live claim across the path that is counted where this one is not, or the other way round."""
+        return self.rivals.other_way(claim, lambda row: self.alive(row, now))
 
-    def permits(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
-        line = self.line(kind, name)
-        return () if line is None else self._in_order(line.holders.values(), now)
+    def holding(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
+        """The live holders of a name."""
+        line = self.rivals.line(kind, name)
+        return () if line is None else self._in_order(line.holders, now)
 
-    def affected(self, claim: Claim) -> tuple[str, ...]:
+    def taken(self, kind: str, name: str, now: float) -> ask.Taken:
+        """Which permits they have."""
+        line = self.lines.get((kind, name))
+        if line is None and (kind, name) not in self.alone:
+            return NOBODY
+        if line is None or not self.all_alive(now):
+            return ask.Taken.by(self.holding(kind, name, now))
+        return ask.Taken(line.holders.first(False, INFINITY, lambda row: True), line.holders.taken)
+
+    def affected(self, claim: Claim, now: float) -> tuple[str, ...]:
         """Names of lines with somebody in them that a claim like this can hold up."""
-        kind = claim.kind
-        line = self.lines.get((kind, claim.name))
         if "/" not in claim.name and not claim.subtree:
+            line = self.lines.get((claim.kind, claim.name))
             return (claim.name,) if line is not None and line.queue else ()
-        found = [claim.name] if line is not None and line.queue else []
-        for path in names.ancestors(claim.name):
-            above = self.lines.get((kind, path))
-            if above is not None and above.subtrees and any(row.claim.subtree for row in above.queue):
-                found.append(path)
-        if claim.subtree:
-            lines = ((name, self.lines.get((kind, name))) for name in self.under.get((kind, claim.name), ()))
-            found += [name for name, below in lines if below is not None and below.queue]
-        return tuple(sorted(found))
+        row = self.rows.get(claim.id) if claim.subtree else None
+        # Somebody who waits for the dead alone may go on too, wherever it stands.
+        after = row.order if row is not None and self.all_alive(now) else -1
+        found = self.rivals.affected(claim, after, lambda row: self.alive(row, now))
+        self.looked_at += len(found)
+        return found
 
     def last(self, bucket: int) -> int:
         return self.counters.get(bucket, self.first_number)
@@ -176,13 +152,14 @@ class Dictionary:
         claim = q.claim
         key = (claim.kind, claim.name)
         blocker: Row | None = None
-        permits: tuple[Row, ...] = ()
-        if claim.limit:
-            line = self.lines.get(key)
-            permits = self.permits(claim.kind, claim.name, now)
-            blocker = self.first_alive(line.queue, now) if line else None
-        elif key in self.alone or key in self.lines or claim.subtree or "/" in claim.name:
-            blocker = self.blocker(claim, INFINITY, now)
+        permits = NOBODY
+        if key in self.alone or key in self.lines or claim.subtree or "/" in claim.name:
+            blocker = self.other_way(claim, now)
+            if claim.limit:
+                permits = self.taken(claim.kind, claim.name, now)
+                blocker = blocker or self._next_waiting(ask.NextWaiting(claim.kind, claim.name, -1), now)
+            else:
+                blocker = blocker or self.blocker(claim, INFINITY, now)
         stones = self.tombstones.get(claim.session)
         return (
             self.sessions.get(claim.session),
@@ -202,7 +179,7 @@ class Dictionary:
             self.rows.get(claim.id),
             stones.get(claim.id) if stones else None,
             self.counters.get(q.bucket, self.first_number),
-            self.affected(claim),
+            () if q.stays else self.affected(claim, now),
             bool(self.watches),
         )
 
@@ -210,18 +187,18 @@ class Dictionary:
         line = self.lines.get((q.kind, q.name))
         if line is None:
             return None
-        return self.first_alive((row for row in line.queue if row.order > q.after), now)
+        queue = line.queue.plain() if q.plain else line.queue
+        return self.first_alive((row for row in queue if row.order > q.after), now)
 
     def _held(self, q: ask.Held, now: float) -> Row | None:
         claim = q.claim
-        line = self.line(claim.kind, claim.name)
+        line = self.rivals.line(claim.kind, claim.name)
         if line is None:
             return None
         covering = (
             row
-            for row in line.holders.values()
-            if row.claim.owner == claim.owner
-            and (row.exclusive or claim.mode == "shared")
+            for row in line.holders.of(claim.owner)
+            if (row.exclusive or claim.mode == "shared")
             and (row.claim.subtree or not claim.subtree)
             and self.alive(row, now)
         )
@@ -244,12 +221,21 @@ class Dictionary:
 
     def _line(self, q: ask.Line, now: float) -> tuple[Row, ...]:
         kind, name = q.claim.kind, q.claim.name
-        line = self.line(kind, name)
-        if line is None or not line.plain or q.claim.subtree or "/" in name:
-            near = chain(line.rows() if line else (), self.across(q.claim))
-        else:
-            near = chain(line.holders.values(), self.waiting.besides(kind, name))
-        return self._in_order(near, now)
+        line = self.rivals.line(kind, name)
+        waiting = self.waiting.by_owner
+        near: list[Iterable[Row]] = []
+        if line is not None:
+            plain = line.plain and not q.claim.subtree and "/" not in name
+            near = [
+                line.holders.owned_among(waiting, q.home),
+                self.waiting.besides(kind, name, q.home) if plain else line.queue,
+            ]
+        near += [above.rows() for above in self.rivals.covering(kind, names.ancestors(name))]
+        if q.claim.subtree:
+            near.append(self.rivals.paths.rows((kind, name)))
+        found = list(chain.from_iterable(near))
+        self.looked_at += len(found)
+        return self._in_order((row for row in found if row.claim.owner in waiting or row.claim.owner == q.home), now)
 
     def _waiting_of(self, q: ask.WaitingOf, now: float) -> tuple[Row, ...]:
         return self._in_order(self.waiting.of(q.owners), now)
@@ -288,11 +274,13 @@ class Dictionary:
         return min(self.session_ends.first(), self.mortal.first(), self.mortal_cells.first())
 
     def _on_name(self, q: ask.OnName, now: float) -> tuple[Row, ...]:
+        if q.holding:
+            return self.holding(q.kind, q.name, now)
         return tuple(self.rows_on((q.kind, q.name), now))
 
     def rows_on(self, key: Name, now: float, most: int | None = None) -> list[Row]:
         """Every live claim on a name, by arrival; only so many, if that is said, and holders before others."""
-        line = self.line(*key)
+        line = self.rivals.line(*key)
         alive = (row for row in (line.rows() if line else ()) if self.alive(row, now))
         return sorted(islice(alive, most), key=arrival)
 
@@ -342,6 +330,8 @@ class Dictionary:
             mine = self.by_session[claim.session]
         self.rows[id_] = mine[id_] = row
         self._stand(key, row, new)
+        if "/" in claim.name:
+            self.rivals.paths.put(row, new)
         if row.dies_at is not None:
             self.mortal.put(id_, row.dies_at)
         elif self.mortal.moments:
@@ -355,9 +345,6 @@ class Dictionary:
             only = self.alone.get(key)
             if only is None:
                 self.directory.add(key)
-                if "/" in claim.name:
-                    for path in names.ancestors(claim.name):
-                        self.under.setdefault((claim.kind, path), {})[claim.name] = None
             if (only is None and row.token is not None) or (only is not None and not new):
                 self.alone[key] = row
                 return
@@ -385,8 +372,8 @@ class Dictionary:
                 del self.lines[key]
         if not line:
             self.directory.drop(key)
-            if "/" in claim.name:
-                self._forget_path(claim)
+        if "/" in claim.name:
+            self.rivals.paths.drop(self.rows[id_])
         del self.rows[id_]
         mine = self.by_session[claim.session]
         del mine[id_]
@@ -399,13 +386,6 @@ class Dictionary:
             del self.claims_of[claim.owner]
         if change.row.dies_at is not None:
             self.mortal.drop(id_)
-
-    def _forget_path(self, claim: Claim) -> None:
-        for path in names.ancestors(claim.name):
-            below = self.under[claim.kind, path]
-            del below[claim.name]
-            if not below:
-                del self.under[claim.kind, path]
 
     def _put_session(self, change: ch.PutSession) -> None:
         self.sessions[change.session.id] = change.session
@@ -448,8 +428,8 @@ _ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
     ask.Departure: Dictionary._departure,
     ask.Blocker: lambda self, q, now: self.blocker(q.claim, q.order, now),
     ask.NextWaiting: Dictionary._next_waiting,
-    ask.Affected: lambda self, q, now: self.affected(q.claim),
-    ask.Permits: lambda self, q, now: self.permits(q.kind, q.name, now),
+    ask.Affected: lambda self, q, now: self.affected(q.claim, now),
+    ask.Permits: lambda self, q, now: self.taken(q.kind, q.name, now),
     ask.Held: Dictionary._held,
     ask.Position: Dictionary._position,
     ask.Busy: Dictionary._busy,

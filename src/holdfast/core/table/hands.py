@@ -55,7 +55,7 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
     if cycle:
         return Deadlocked(cycle)
     token = yield from step.count(step.bucket(claim.name))
-    on_name: tuple[Row, ...] = yield ask.OnName(claim.kind, claim.name)
+    on_name: tuple[Row, ...] = yield ask.OnName(claim.kind, claim.name, holding=True)
     # Whatever the sender entered again has the same order: what the adopter excludes goes with the grant.
     excluded = [row for row in on_name if row.order == old.order and row.id != old.id and conflict(row.claim, claim)]
     for row in (old, *excluded):
@@ -104,7 +104,7 @@ def closes_cycle(step: Step, row: Row, owner: str) -> Asking[tuple[Link, ...]]:
 
 def break_lock(step: Step, command: Break) -> Asking[BreakUnderWay]:
     """Tell every holder to go. One that has not gone within its ttl is removed; at once if forced."""
-    found: tuple[Row, ...] = yield ask.OnName(command.kind, command.name)
+    found: tuple[Row, ...] = yield ask.OnName(command.kind, command.name, holding=True)
     holders = [row for row in found if row.token is not None]
     sessions: dict[str, Session] = yield ask.Sessions(tuple({row.claim.session for row in holders}))
     step.watched = yield ask.Watched()

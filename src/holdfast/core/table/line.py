@@ -6,16 +6,10 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
+from holdfast.core.table.holders import SHORT, Holders
 from holdfast.core.table.rows import Row
 
-SHORT = 64
-"""A queue no longer than this is counted by looking at it."""
 CHUNK = 512
-
-
-def arrival(row: Row) -> tuple[int, str]:
-    """What rows are sorted by; a re-entered claim has the order of the hold that it continues."""
-    return row.order, row.claim.id
 
 
 class Ranks:
@@ -51,13 +45,15 @@ class Ranks:
 class Queue:
     """Those in line, in the order of their arrival. Whoever comes, comes last."""
 
-    __slots__ = ("_ranks", "_rows", "writers")
+    __slots__ = ("_plain", "_ranks", "_rows", "writers")
 
     def __init__(self) -> None:
         # Not a plain dictionary: looking for the first one of it passes all that have gone before.
         self._rows: OrderedDict[str, Row] = OrderedDict()
         self.writers: OrderedDict[str, Row] = OrderedDict()
         """Those of them that are exclusive."""
+        self._plain: OrderedDict[str, Row] | None = None
+        """Those that cover no subtree, once there is one that does."""
         self._ranks: Ranks | None = None
 
     def __len__(self) -> int:
@@ -69,19 +65,30 @@ class Queue:
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())
 
+    def plain(self) -> Iterator[Row]:
+        """Those that cover no subtree."""
+        return iter((self._rows if self._plain is None else self._plain).values())
+
     def put(self, row: Row) -> None:
         """Let it stand in line; one that does already keeps its place."""
-        if self._ranks is not None and row.claim.id not in self._rows:
+        claim = row.claim
+        if self._ranks is not None and claim.id not in self._rows:
             self._ranks.add(row.order)
-        self._rows[row.claim.id] = row
-        if row.claim.mode == "exclusive":
-            self.writers[row.claim.id] = row
+        if claim.subtree:
+            self._plain = self._rows.copy() if self._plain is None else self._plain
+        elif self._plain is not None:
+            self._plain[claim.id] = row
+        self._rows[claim.id] = row
+        if claim.mode == "exclusive":
+            self.writers[claim.id] = row
 
     def pop(self, id_: str) -> Row | None:
         """Take it out of the line; None if it was not there."""
         row = self._rows.pop(id_, None)
         if row is not None:
             self.writers.pop(id_, None)
+            if self._plain is not None:
+                self._plain.pop(id_, None)
             if self._ranks is not None:
                 self._ranks.remove(row.order)
         return row
@@ -94,21 +101,28 @@ class Queue:
             self._ranks = Ranks(row.order for row in self._rows.values())
         return self._ranks.below(order)
 
+    def first(self, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
+        """The first of them, alive, in the way of one which came at `before`: only a writer is in a reader's."""
+        for row in (self.writers if shared else self._rows).values():
+            if row.order >= before:
+                return None
+            if alive(row):
+                return row
+        return None
+
 
 class Line:
     """The claims on one name that more than one claim is, or was, interested in."""
 
-    __slots__ = ("holders", "in_order", "queue", "subtrees", "writers", "writing")
+    __slots__ = ("covering", "holders", "queue", "writers")
 
     def __init__(self) -> None:
-        self.holders: OrderedDict[str, Row] = OrderedDict()
-        self.in_order = True
-        """Whether the holders are in the order of their arrival. One that adopts a grant has its place in line."""
-        self.writing: dict[str, Row] = {}
-        """Those of them that are exclusive."""
+        self.holders = Holders()
         self.queue = Queue()
-        self.subtrees = self.writers = 0
-        """How many of its claims cover a subtree, and how many are exclusive."""
+        self.writers = 0
+        """How many of its claims are exclusive."""
+        self.covering: Line | None = None
+        """Those of its claims that cover a subtree, once there is one: they matter to others, below."""
 
     @classmethod
     def of(cls, row: Row) -> Line:
@@ -123,51 +137,40 @@ class Line:
     @property
     def plain(self) -> bool:
         """Whether none of its claims is shared, or covers a subtree."""
-        return not self.subtrees and self.writers == len(self.holders) + len(self.queue)
+        return not self.covering and self.writers == len(self.holders) + len(self.queue)
 
     def rows(self) -> Iterator[Row]:
         """Those who hold, then those in line."""
-        yield from self.holders.values()
+        yield from self.holders
         yield from self.queue
 
     def put(self, row: Row, new: bool) -> bool:
         """Take a claim as it is now; whether it stood in line and does no more."""
-        claim = row.claim
+        if row.claim.subtree:
+            self.covering = self.covering or Line()
+            self.covering._put(row, new)
+        return self._put(row, new)
+
+    def _put(self, row: Row, new: bool) -> bool:
         if new:
-            self.subtrees += claim.subtree
-            self.writers += claim.mode == "exclusive"
+            self.writers += row.claim.mode == "exclusive"
         if row.token is None:
             self.queue.put(row)
             return False
-        if claim.id not in self.holders and self.holders:
-            self.in_order = self.in_order and arrival(next(reversed(self.holders.values()))) < arrival(row)
-        self.holders[claim.id] = row
-        if claim.mode == "exclusive":
-            self.writing[claim.id] = row
-        return self.queue.pop(claim.id) is not None
+        self.holders.put(row)
+        return self.queue.pop(row.claim.id) is not None
 
     def drop(self, row: Row) -> bool:
         """Forget a claim; whether it stood in line."""
-        claim = row.claim
-        self.subtrees -= claim.subtree
-        self.writers -= claim.mode == "exclusive"
-        if self.holders.pop(claim.id, None) is None:
-            return self.queue.pop(claim.id) is not None
-        self.writing.pop(claim.id, None)
-        self.in_order = self.in_order or not self.holders
-        return False
+        if self.covering is not None and row.claim.subtree:
+            self.covering._drop(row)
+        return self._drop(row)
+
+    def _drop(self, row: Row) -> bool:
+        self.writers -= row.claim.mode == "exclusive"
+        return self.holders.pop(row.claim.id) is None and self.queue.pop(row.claim.id) is not None
 
     def first(self, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
         """The first claim, alive, that is in the way of one which came at `before`: only a writer is in a reader's."""
-        first: Row | None = None
-        for row in self.writing.values() if shared else self.holders.values():
-            if row.order < before and (first is None or arrival(row) < arrival(first)) and alive(row):
-                first = row
-            if self.in_order and (first is not None or row.order >= before):
-                break
-        for row in self.queue.writers.values() if shared else self.queue:
-            if row.order >= before or (first is not None and arrival(row) > arrival(first)):
-                break
-            if alive(row):
-                return row
-        return first
+        holder = self.holders.first(shared, before, alive)
+        return self.queue.first(shared, before if holder is None else holder.order, alive) or holder

@@ -102,7 +102,7 @@ def look(step: Step, command: Look) -> Asking[Granted | Place | Gone | SessionOv
 def standing(step: Step, claim: Claim) -> Asking[Granted | Place | Gone | SessionOver]:
     """Granted, in line, or gone."""
     bucket = step.bucket(claim.name)
-    found: ask.DepartureAnswer = yield ask.Departure(claim, bucket)
+    found: ask.DepartureAnswer = yield ask.Departure(claim, bucket, stays=True)
     session, row, tombstone, _, _, _ = found
     if not step.alive(session):
         return SessionOver()
@@ -113,8 +113,7 @@ def standing(step: Step, claim: Claim) -> Asking[Granted | Place | Gone | Sessio
     ahead: int = yield ask.Position(claim.kind, claim.name, row.order)
     blocker: Row | None
     if claim.limit:
-        holders: tuple[Row, ...] = yield ask.Permits(claim.kind, claim.name)
-        blocker = holders[0] if holders else None
+        blocker = permits.taken((yield ask.Permits(claim.kind, claim.name))).first
     else:
         blocker = yield ask.Blocker(claim, row.order)
     if blocker is None:
@@ -182,9 +181,9 @@ def pass_on(step: Step, kind: str, name: str, counted: bool) -> Asking[None]:
     if counted:
         yield from permits.pass_on(step, kind, name)
         return
-    after = -1
+    after, plain = -1, False
     while True:
-        row: Row | None = yield ask.NextWaiting(kind, name, after)
+        row: Row | None = yield ask.NextWaiting(kind, name, after, plain)
         if row is None:
             return
         blocker: Row | None = yield ask.Blocker(row.claim, row.order)
@@ -192,8 +191,9 @@ def pass_on(step: Step, kind: str, name: str, counted: bool) -> Asking[None]:
             if row.exclusive or not row.claim.subtree:
                 # Whatever stands behind it on this name waits for it, or for what it waits for.
                 return
-            # A reader of the whole subtree may wait for something below that does not concern a plain reader.
-            after = row.order
+            # A reader of the whole subtree may wait for something below that does not concern a plain reader. Other
+            # readers of the whole subtree wait for it too.
+            after, plain = row.order, True
             continue
         token = yield from step.count(step.bucket(name))
         yield from step.tell("granted", step.grant(row, token))

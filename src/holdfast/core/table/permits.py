@@ -7,7 +7,6 @@ permit is fenced by name and slot. The claims stand in one line, first come firs
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from holdfast.core.table import admission
 from holdfast.core.table import questions as ask
@@ -19,24 +18,33 @@ from holdfast.model import Claim, Granted, Place, Refused
 PermitReply = Granted | Place | Refused | Deadlocked | WrongLimit
 
 
-def free_slots(holders: tuple[Row, ...], limit: int) -> Iterator[int]:
+def taken(holders: ask.Holders) -> ask.Taken:
+    """What the holders of a semaphore have, however a store tells of them."""
+    return holders if isinstance(holders, ask.Taken) else ask.Taken.by(holders)
+
+
+def free_slots(slots: int, limit: int) -> Iterator[int]:
     """The permits that nobody holds, the lowest first."""
-    taken = {row.slot for row in holders}
-    free = (slot for slot in range(limit) if slot not in taken)
-    return islice(free, max(0, limit - len(holders)))
+    while (slot := (~slots & (slots + 1)).bit_length() - 1) < limit:
+        yield slot
+        slots |= 1 << slot
 
 
-def enter(step: Step, claim: Claim, bucket: int, first: Row | None, holders: tuple[Row, ...]) -> Asking[PermitReply]:
+def enter(step: Step, claim: Claim, bucket: int, first: Row | None, holders: ask.Holders) -> Asking[PermitReply]:
     """Take a free permit if nobody stands in line for it; `first` is the head of the line."""
-    if first is not None and len(holders) < claim.limit == first.claim.limit:
+    if first is not None and first.claim.limit != claim.limit:
+        return WrongLimit(first.claim.limit)
+    held = taken(holders)
+    slot = next(free_slots(held.slots, claim.limit), None)
+    if first is not None and slot is not None:
         # Holders have died and nobody has passed their permits on yet. There may be enough for all.
         yield from pass_on(step, claim.kind, claim.name)
-        holders = yield ask.Permits(claim.kind, claim.name)
+        held = taken((yield ask.Permits(claim.kind, claim.name)))
         first = yield ask.NextWaiting(claim.kind, claim.name, -1)
-    blocker = holders[0] if holders else first
+        slot = next(free_slots(held.slots, claim.limit), None)
+    blocker = held.first or first
     if blocker is not None and blocker.claim.limit != claim.limit:
         return WrongLimit(blocker.claim.limit)
-    slot = next(free_slots(holders, claim.limit), None)
     if blocker is None or (first is None and slot is not None):
         row = admission.take(step, claim, bucket, slot)
         yield from step.tell("granted", row)
@@ -46,14 +54,13 @@ def enter(step: Step, claim: Claim, bucket: int, first: Row | None, holders: tup
 
 def pass_on(step: Step, kind: str, name: str) -> Asking[None]:
     """Give free permits to those in line, in order."""
-    after, holders = -1, None
+    after, free = -1, None
     while True:
         row: Row | None = yield ask.NextWaiting(kind, name, after)
         if row is None:
             return
-        if holders is None:
-            holders = yield ask.Permits(kind, name)
-            free = free_slots(holders, row.claim.limit)
+        if free is None:
+            free = free_slots(taken((yield ask.Permits(kind, name))).slots, row.claim.limit)
         slot = next(free, None)
         if slot is None:
             return

@@ -35,8 +35,12 @@ class SceneAnswer(NamedTuple):
     last: int
     """The last number that the bucket gave out."""
     blocker: Row | None
-    """The first live claim that conflicts with a newcomer (see `Blocker`); for permits, the first live one in line."""
-    permits: tuple[Row, ...]
+    """The first live claim that conflicts with a newcomer (see `Blocker`); for permits, the first live one in line.
+
+    Before those, a permit below a subtree claim, or a subtree claim above a permit: they do not go together. A store
+    whose kinds are all chosen by Holdfast need not look, because none of them has both.
+    """
+    permits: Holders
     """For permits: the live holders."""
     watched: bool
     """Whether anybody watches anything."""
@@ -48,6 +52,8 @@ class Departure:
 
     claim: Claim
     bucket: int
+    stays: bool = False
+    """It does not go: nobody needs to know who could go on."""
 
 
 class DepartureAnswer(NamedTuple):
@@ -79,6 +85,8 @@ class NextWaiting(NamedTuple):
     kind: str
     name: str
     after: int
+    plain: bool = False
+    """Those may be left out that cover a subtree."""
 
 
 class Affected(NamedTuple):
@@ -88,10 +96,32 @@ class Affected(NamedTuple):
 
 
 class Permits(NamedTuple):
-    """The live holders of a semaphore's permits. Answer: `tuple[Row, ...]`."""
+    """The live holders of a semaphore's permits. Answer: `Holders`."""
 
     kind: str
     name: str
+
+
+class Taken(NamedTuple):
+    """Which permits are taken: all that matters of those who have them, however many these are."""
+
+    first: Row | None
+    """The first of the holders."""
+    slots: int
+    """A bit for each permit that is taken."""
+
+    @classmethod
+    def by(cls, rows: tuple[Row, ...]) -> Taken:
+        """What these have."""
+        taken = bytearray(max((row.slot or 0 for row in rows), default=0) // 8 + 1)
+        for row in rows:
+            if row.slot is not None:
+                taken[row.slot // 8] |= 1 << row.slot % 8
+        return cls(rows[0] if rows else None, int.from_bytes(taken, "little"))
+
+
+Holders = Taken | tuple[Row, ...]
+"""Those who have permits; a store may give them one by one."""
 
 
 class Held(NamedTuple):
@@ -122,10 +152,12 @@ class Line(NamedTuple):
     """Every live claim that can conflict with one like this, and those of its own name. Answer: `tuple[Row, ...]`.
 
     Where none of them is shared or covers a subtree, those in line may be left out that wait for nothing else: whoever
-    comes after such a one waits for those before it anyway.
+    comes after such a one waits for those before it anyway. So may what is held by an owner that waits for nothing:
+    nobody waits for that for ever. But all that `home` has is told, which is about to wait.
     """
 
     claim: Claim
+    home: str = ""
 
 
 class WaitingOf(NamedTuple):
@@ -180,6 +212,8 @@ class OnName(NamedTuple):
 
     kind: str
     name: str
+    holding: bool = False
+    """Those in line may be left out."""
 
 
 class Under(NamedTuple):

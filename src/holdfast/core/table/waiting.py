@@ -48,6 +48,9 @@ class Waiting:
         """What these wait for."""
         return (row for owner in owners for row in self.by_owner.get(owner, {}).values())
 
-    def besides(self, kind: str, name: str) -> Iterable[Row]:
-        """Who waits for this, and for something else too."""
-        return self._besides.get((kind, name), {}).values()
+    def besides(self, kind: str, name: str, home: str) -> Iterator[Row]:
+        """Who waits for this, and for something else too, as `home` is about to."""
+        yield from self._besides.get((kind, name), {}).values()
+        mine = self.by_owner.get(home, {})
+        if len(mine) == 1:
+            yield from (row for row in mine.values() if (row.claim.kind, row.claim.name) == (kind, name))

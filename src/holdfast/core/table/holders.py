@@ -1,0 +1,137 @@
+"""Those who hold one name."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+
+from holdfast.core.table.rows import Row
+
+SHORT = 64
+"""As many claims as this are looked through rather than sorted by something."""
+
+
+def arrival(row: Row) -> tuple[int, str]:
+    """What rows are sorted by; a re-entered claim has the order of the hold that it continues."""
+    return row.order, row.claim.id
+
+
+class Slots:
+    """Which permits are taken, a bit for each: a million of them are one number, counted on in microseconds."""
+
+    __slots__ = ("_again", "taken")
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._again: dict[int, int] = {}
+        """How often more a slot is taken: a dead holder is still there when the next one gets its permit."""
+
+    def take(self, slot: int) -> None:
+        if self.taken >> slot & 1:
+            self._again[slot] = self._again.get(slot, 0) + 1
+        self.taken |= 1 << slot
+
+    def give(self, slot: int) -> None:
+        again = self._again.pop(slot, 0)
+        if not again:
+            self.taken ^= 1 << slot
+        elif again > 1:
+            self._again[slot] = again - 1
+
+
+class Holders:
+    """They come and go in any order, and the first of them by arrival is at hand."""
+
+    __slots__ = ("_by_owner", "_in_order", "_rows", "_slots", "_writers")
+
+    def __init__(self) -> None:
+        self._rows: OrderedDict[str, Row] = OrderedDict()
+        self._writers: OrderedDict[str, Row] = OrderedDict()
+        """Those of them that are exclusive."""
+        self._in_order = True
+        """Whether both are by arrival. One that adopts a grant, or enters again, has its place before the last one."""
+        self._by_owner: dict[str, dict[str, Row]] | None = None
+        self._slots: Slots | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._rows
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows.values())
+
+    @property
+    def taken(self) -> int:
+        """The permits that they have, dead or alive, a bit for each."""
+        return 0 if self._slots is None else self._slots.taken
+
+    def put(self, row: Row) -> None:
+        """Let it hold; one that does already keeps its place."""
+        claim = row.claim
+        if claim.id not in self._rows:
+            if self._rows and self._in_order:
+                self._in_order = arrival(next(reversed(self._rows.values()))) < arrival(row)
+            if row.slot is not None:
+                self._slots = self._slots or Slots()
+                self._slots.take(row.slot)
+        self._rows[claim.id] = row
+        if claim.mode == "exclusive":
+            self._writers[claim.id] = row
+        if self._by_owner is not None:
+            self._by_owner.setdefault(claim.owner, {})[claim.id] = row
+
+    def pop(self, id_: str) -> Row | None:
+        """Let it hold no more; None if it did not."""
+        row = self._rows.pop(id_, None)
+        if row is None:
+            return None
+        self._writers.pop(id_, None)
+        if row.slot is not None and self._slots is not None:
+            self._slots.give(row.slot)
+        if self._by_owner is not None:
+            mine = self._by_owner[row.claim.owner]
+            del mine[id_]
+            if not mine:
+                del self._by_owner[row.claim.owner]
+        return row
+
+    def first(self, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
+        """The first of them, alive, in the way of one which came at `before`: only a writer is in a reader's."""
+        if not self._in_order:
+            self._rows, self._writers = _sorted(self._rows), _sorted(self._writers)
+            self._in_order = True
+        for row in (self._writers if shared else self._rows).values():
+            if row.order >= before:
+                return None
+            if alive(row):
+                return row
+        return None
+
+    def of(self, owner: str) -> Iterable[Row]:
+        """What one owner holds."""
+        if len(self._rows) <= SHORT:
+            return [row for row in self if row.claim.owner == owner]
+        return self._owned().get(owner, {}).values()
+
+    def owned_among(self, owners: dict[str, dict[str, Row]], besides: str) -> Iterator[Row]:
+        """What these owners hold, and one besides."""
+        if len(self._rows) <= SHORT:
+            yield from (row for row in self if row.claim.owner in owners or row.claim.owner == besides)
+            return
+        owned = self._owned()
+        # Whichever are fewer are gone through.
+        for owner in (owned.keys() & owners.keys()) | {besides}:
+            yield from owned.get(owner, {}).values()
+
+    def _owned(self) -> dict[str, dict[str, Row]]:
+        if self._by_owner is None:
+            self._by_owner = {}
+            for row in self:
+                self._by_owner.setdefault(row.claim.owner, {})[row.claim.id] = row
+        return self._by_owner
+
+
+def _sorted(rows: OrderedDict[str, Row]) -> OrderedDict[str, Row]:
+    return OrderedDict(sorted(rows.items(), key=lambda item: arrival(item[1])))

@@ -1,0 +1,128 @@
+"""What lies under each path: whoever claims a subtree asks for the first of it, and for those in line there."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator
+
+from holdfast.core import names
+from holdfast.core.table.directory import Name
+from holdfast.core.table.holders import arrival
+from holdfast.core.table.rows import Row
+from holdfast.model import Claim
+
+COUNTED = "counted"
+MANNERS = ("exclusive", COUNTED, "shared")
+"""How a claim is held, those first that are in everybody's way."""
+
+
+def manner(claim: Claim) -> str:
+    """How it is held: permits are apart, because they do not go with a claim on a subtree."""
+    return COUNTED if claim.limit else claim.mode
+
+
+class Paths:
+    """Claims by the paths above them, in the order of their arrival."""
+
+    def __init__(self) -> None:
+        # Plain dictionaries, because most paths are over locks that nobody waits for: these have to stay small. To pass
+        # what has gone from the front of one takes a nanosecond each.
+        self._below: dict[str, dict[Name, dict[str, Row]]] = {how: {} for how in MANNERS}
+        self._mixed: set[tuple[str, Name]] = set()
+        """Where the order is not that of arrival: one that adopts, or enters again, has its place before the last."""
+        self._in_line: dict[str, dict[Name, list[tuple[int, str]]]] = {how: {} for how in MANNERS}
+        """Those that wait: their order and name, sorted."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Paths) and (self._below, self._in_line) == (other._below, other._in_line)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def put(self, row: Row, new: bool) -> None:
+        """The claim is as given."""
+        claim = row.claim
+        kind, how, waits = claim.kind, manner(claim), row.token is None
+        below = self._below[how]
+        for path in names.ancestors(claim.name):
+            key = (kind, path)
+            rows = below.get(key)
+            if rows is None:
+                rows = below[key] = {}
+            elif new and next(reversed(rows.values())).order >= row.order:
+                self._mixed.add((how, key))
+            rows[claim.id] = row
+            if new is waits:
+                if new:
+                    insort(self._in_line[how].setdefault(key, []), (row.order, claim.name))
+                else:
+                    self._step_out(how, key, row)
+
+    def drop(self, row: Row) -> None:
+        """The claim is forgotten."""
+        claim = row.claim
+        how = manner(claim)
+        below = self._below[how]
+        for path in names.ancestors(claim.name):
+            key = (claim.kind, path)
+            rows = below[key]
+            del rows[claim.id]
+            if not rows:
+                del below[key]
+                self._mixed.discard((how, key))
+            if row.token is None:
+                self._step_out(how, key, row)
+
+    def _step_out(self, how: str, key: Name, row: Row) -> None:
+        """It stands in line no more, if it did."""
+        line, place = self._in_line[how].get(key, []), (row.order, row.claim.name)
+        at = bisect_left(line, place)
+        if at < len(line) and line[at] == place:
+            del line[at]
+            if not line:
+                del self._in_line[how][key]
+
+    def rows(self, key: Name) -> Iterator[Row]:
+        """Every claim under a path."""
+        for how in MANNERS:
+            yield from self._below[how].get(key, {}).values()
+
+    def first(self, key: Name, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
+        """The first claim under a path, alive, that is in the way of one which came at `before`."""
+        found: Row | None = None
+        for how in MANNERS[:2] if shared else MANNERS:
+            row = self._first(how, key, before, alive)
+            if row is not None and (found is None or arrival(row) < arrival(found)):
+                found = row
+        return found
+
+    def permit(self, key: Name, alive: Callable[[Row], bool]) -> Row | None:
+        """The first claim for a permit under a path, alive."""
+        return self._first(COUNTED, key, float("inf"), alive)
+
+    def _first(self, how: str, key: Name, before: float, alive: Callable[[Row], bool]) -> Row | None:
+        below = self._below[how]
+        if key not in below:
+            return None
+        if (how, key) in self._mixed:
+            below[key] = dict(sorted(below[key].items(), key=lambda item: arrival(item[1])))
+            self._mixed.discard((how, key))
+        for row in below[key].values():
+            if row.order >= before:
+                return None
+            if alive(row):
+                return row
+        return None
+
+    def crowded(self, key: Name) -> bool:
+        """Whether anybody stands in line under a path."""
+        return key in self._in_line["exclusive"] or key in self._in_line["shared"]
+
+    def waited_for(self, key: Name, how: str, after: float, before: float) -> set[str]:
+        """Names under a path on which somebody stands in line who came between these two."""
+        line = self._in_line[how].get(key, [])
+        low, high = bisect_right(line, after, key=_order), bisect_left(line, before, key=_order)
+        return {name for _, name in line[low:high]}
+
+
+def _order(place: tuple[int, str]) -> int:
+    return place[0]
