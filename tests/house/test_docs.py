@@ -30,6 +30,7 @@ from holdfast.verify.workloads import WORKLOADS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+SERVER = ROOT / "src" / "holdfast" / "server"
 PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"])
 OWN_PAGES = {"serve": "server.md", "verify": "verify.md", "bench": "bench.md", "simulate": "simulate.md"}
 """Commands whose options are on a page of their own; those of the others are in cli.md."""
@@ -186,3 +187,15 @@ def test_the_checks_that_contributing_tells_of_are_those_that_are_run() -> None:
 
     assert len(told) == 1
     assert told[0] in (ROOT / "scripts" / "check").read_text()
+
+
+TELLING = re.compile(r"""\b(?:log\.(?:debug|info|warning|error|critical|exception)|complaints\.add)\(\s*"([^"]+)\"""")
+
+
+def test_every_event_of_the_server_s_log_is_on_its_page() -> None:
+    told = {event for path in (SERVER.rglob("*.py")) for event in TELLING.findall(path.read_text())}
+    shown = page("server.md")
+
+    assert len(told) > 30
+    # One that is long is shown with its first words.
+    assert [event for event in sorted(told) if f"`{event.partition(': ')[0]}" not in shown] == []

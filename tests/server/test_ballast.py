@@ -51,3 +51,19 @@ def test_a_ballast_for_which_there_is_no_room_is_not_there(tmp_path: Path, monke
 
     assert ballast.path.stat().st_size == 4096
     assert not ballast.short_of_room
+
+
+def test_without_a_file_to_look_with_a_full_disk_stays_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ballast = Ballast(tmp_path / "locks.db", 4096, clock.now)
+    ballast.give()
+
+    def no_file(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", no_file)
+        ballast.take()
+        assert ballast.short_of_room
+
+    ballast.take()
+    assert not ballast.short_of_room

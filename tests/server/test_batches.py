@@ -472,6 +472,25 @@ async def test_who_asked_again_for_what_it_still_has_is_told_so(
     assert not first.connection.held
 
 
+async def test_a_claim_that_holds_since_nothing_was_kept_waits_for_nothing(inside: Inside, store: GatedStore) -> None:
+    first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")
+    first.send("HF.ACQUIRE", "session1-1", "k")
+    await inside.turn()
+    store.let()
+    await inside.settle()
+    # In one batch it is given back, taken by another, and asked for again under the same id.
+    first.send("HF.RELEASE", "session1-1")
+    second.send("HF.ACQUIRE", "session2-1", "k")
+    first.send("HF.ACQUIRE", "session1-1", "k", "WAIT", 60_000)
+    await inside.turn()
+    assert list(inside.service.waits._timers) == ["session1-1"]
+    store.let(StoreFull("test", "no room"))
+    await inside.settle()
+
+    assert inside.service.table.rows["session1-1"].token is not None
+    assert (len(inside.service.waits), inside.service.waits._timers) == (0, {})
+
+
 async def in_line(inside: Inside, store: GatedStore, wait: int) -> tuple[Client, Client]:
     """One who holds a lock, and one whose wait for it is kept."""
     first, second = await opened(inside, store, "session1"), await opened(inside, store, "session2")

@@ -262,10 +262,10 @@ async def test_who_asks_for_much_lets_others_have_their_turn() -> None:
     client, other = await opened(inside, "session1"), await opened(inside, "session2")
     long = [
         pack(("HF.MANY", "session1", KIND, "\n".join(step(number, f"lock{number}") for number in some)))
-        for some in (range(many.LONG), range(many.LONG, 2 * many.LONG))
+        for some in (range(many.MOST_A_TURN), range(many.MOST_A_TURN, 2 * many.MOST_A_TURN))
     ]
     client.connection.data_received(b"".join(long))
-    other.send("HF.ACQUIRE", "session2-1", f"lock{many.LONG}")
+    other.send("HF.ACQUIRE", "session2-1", f"lock{many.MOST_A_TURN}")
     await inside.settle()
 
     assert len(client.replies()) == 2
@@ -335,10 +335,10 @@ async def test_a_search_through_very_many_is_the_last_step_of_a_request() -> Non
 async def test_after_a_search_through_very_many_others_have_their_turn() -> None:
     inside = Inside(StillStore())
     client, other = await chained(inside, 600), await opened(inside, "session2")
-    before = inside.service.questions
+    before = inside.service.cost
     client.connection.data_received(b"".join(as_requests("session1", KIND, CLOSING)))
 
-    assert 600 < inside.service.questions - before < 3_000, "all of it is carried out first"
+    assert 600 < inside.service.cost - before < 3_000, "all of it is carried out first"
     other.send("HF.ACQUIRE", "session2-1", "free")
     await inside.turn(100)
     assert [reply[0] for reply in client.replies()] == [b"deadlock"] * 8
@@ -393,3 +393,16 @@ def test_a_request_of_many_short_steps_is_read_at_once() -> None:
     request = ("HF.MANY", "session1", KIND, "\n".join(step(number, f"invoice:{number:08}") for number in range(32)))
 
     assert FrameReader(100_000).single(pack(request)) is not None
+
+
+async def test_the_session_of_a_connection_without_one_is_told_to_be_none() -> None:
+    inside = Inside(StillStore())
+    stranger, client = Client(inside), await opened(inside, "session1")
+    stranger.send("HF.MANY", "*", KIND, step(1, "a"))
+    client.send("HF.CLOSE", "session1")
+    client.send("HF.MANY", "*", KIND, step(1, "a"))
+    await inside.settle()
+
+    assert str(stranger.replies()[0]).startswith("HFDETACHED")
+    assert client.replies() == [b"OK", [b"over"]]
+    inside.close()

@@ -75,3 +75,10 @@ async def test_a_lower_limit_counts_for_words_that_were_taken_before() -> None:
     with pytest.raises(WireError, match="limit text is 10"):
         process.service.terms.acquire(frame)
     process.logins.close()
+
+
+async def test_users_whom_nobody_could_log_in_as_before_a_restart_are_refused(files: TlsFiles) -> None:
+    running = replace(PUBLIC, tls=replace(files, client_ca=""))
+    by_certificate = Users({"bob": User("bob", certificate="bob")})
+
+    assert reload(running, replace(running, users=by_certificate, tls=files)).service.users is USERS

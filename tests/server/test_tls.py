@@ -75,6 +75,16 @@ def test_who_begins_no_handshake_is_closed(authority: Authority, port: str) -> N
         assert list(wire.rest()) == []
 
 
+def test_how_long_a_handshake_may_take_is_read_again(authority: Authority) -> None:
+    pair = authority.issue("server")
+    with LockServer(config=config(pair)) as server:
+        server.configure(config(pair, more="[limits]\nlogin = 200\n"))
+        server.reload()
+
+        with server.speak() as wire:
+            assert list(wire.rest()) == []
+
+
 def test_a_certificate_is_replaced_without_a_restart(authority: Authority) -> None:
     with LockServer(config=config(authority.issue("first"))) as server:
         server.configure(config(authority.issue("second")))

@@ -30,8 +30,6 @@ class Attachments:
 
     def __init__(self) -> None:
         self._by_session: dict[str, Attached] = {}
-        self._bereft: set[Connection] = set()
-        """Connections whose session has ended, and which speak for no other since."""
 
     def of(self, session: str) -> Attached | tuple[()]:
         """The connections of a session, the main one first."""
@@ -74,18 +72,12 @@ class Attachments:
                 found.side = None
             if found.main is None and found.side is None:
                 del self._by_session[connection.session]
-        self._bereft.discard(connection)
-        connection.session = ""
+        connection.session, connection.is_bereft = "", False
 
     def end(self, session: str) -> list[Connection]:
         """The session has ended: nobody speaks for it any more. Who did is returned."""
         found = self._by_session.pop(session, None)
         connections = [] if found is None else list(found)
         for connection in connections:
-            connection.session = ""
-        self._bereft.update(connections)
+            connection.session, connection.is_bereft = "", True
         return connections
-
-    def has_outlived(self, connection: Connection) -> bool:
-        """Whether the session that the connection spoke for last has ended."""
-        return connection in self._bereft

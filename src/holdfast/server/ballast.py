@@ -12,6 +12,8 @@ from pathlib import Path
 log = logging.getLogger("holdfast.server")
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_FILE = frozenset({errno.EMFILE, errno.ENFILE})
+"""So many files are open that there is none to look with."""
 LEAST = 1 << 20
 """How much room there has to be, in bytes, before a disk counts as no longer full."""
 EVERY = 1.0
@@ -46,6 +48,8 @@ class Ballast:
             finally:
                 os.close(file)
         except OSError as error:
+            if error.errno in NO_FILE and self.short_of_room:
+                return  # nobody can tell now whether there is room
             if error.errno not in FULL:
                 raise
             self._give()

@@ -46,7 +46,8 @@ def put(connection: Connection, frame: Frame) -> bytes:
         raise LimitReached("cells", limits.cells, "delete some first")
     if service.cell_room.after((kind, name), len(frame[2])) > limits.cell_bytes:
         raise LimitReached("cell_bytes", limits.cell_bytes, "delete some cells first")
-    if service.batches.cell_bytes + len(frame[2]) > limits.cell_writes:
+    under_way = service.batches.cell_bytes
+    if under_way and under_way + len(frame[2]) > limits.cell_writes:
         raise LimitReached("cell_writes", limits.cell_writes, "much is being written, try again later")
     keep = options.get("keep")
     service.need_room()

@@ -1,4 +1,4 @@
-"""Warnings that strangers can cause: so many a second one by one, the rest as a count."""
+"""What strangers can make the log say: so much a second one by one, the rest as a count."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Complaints:
     def __init__(self) -> None:
         self._count = 0
 
-    def add(self, event: str, peer: str, problem: str) -> None:
+    def add(self, event: str, level: int = logging.WARNING, **details: object) -> None:
         """Tell the log, unless it was told of many this second."""
         self._count += 1
         if self._count <= MOST:
-            log.warning(event, extra={"peer": peer, "problem": problem})
+            log.log(level, event, extra=details)
 
     def second_over(self) -> None:
         """Say how many were left out, and begin to count anew."""

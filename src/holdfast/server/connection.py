@@ -14,7 +14,7 @@ from holdfast.server import resp
 from holdfast.server.addresses import Address
 from holdfast.server.burdens import heaviest_first
 from holdfast.server.frames import Frame, FrameReader
-from holdfast.server.gathering import AT_ONCE, MOST_QUESTIONS, PLAIN, Pace
+from holdfast.server.gathering import AT_ONCE, MOST_COST, PLAIN, Pace
 from holdfast.server.resp import RESP2, RESP3
 from holdfast.server.users import NOBODY
 from holdfast.server.wire_error import WireError
@@ -55,6 +55,8 @@ class Connection(asyncio.Protocol):
         self.allowed: Mapping[bytes, Carry] = {}
         """The commands that it may use now."""
         self.session = ""
+        self.is_bereft = False
+        """Whether the session that it spoke for has ended, and it speaks for no other since."""
         self.side = self.quiet = False
         self.waits_for: str | tuple[str, str] | None = None
         """The claim or watch that the next reply depends on."""
@@ -94,15 +96,15 @@ class Connection(asyncio.Protocol):
         self.allowed = self.commands.before_login if service.users.required else self.commands.open(service)
         self.bound_frames()
         wire = transport.get_extra_info("socket")
-        if wire is not None and wire.family != socket.AF_UNIX:
+        if wire is not None:
             # A client that vanished without a word is noticed by the kernel.
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         peer = transport.get_extra_info("peername")
-        self.peer = str(Address(*peer[:2])) if isinstance(peer, tuple) else str(peer or "unix")
+        self.peer = str(Address(*peer[:2])) if peer else "?"  # it has gone already
         service.tally.connections += 1
         limit = service.limits.connections
         if len(service.connections) >= limit and not self._takes_a_place():
-            log.warning("connection refused", extra={"peer": self.peer, "limit": limit})
+            service.complaints.add("connection refused", peer=self.peer, limit=limit)
             self._transport.write(resp.error("HFLIMIT", f"the limit connections = {limit} is reached"))
             self._transport.close()
             self.closing = True
@@ -134,7 +136,7 @@ class Connection(asyncio.Protocol):
                 if frame[0] in PLAIN:
                     self._owed = 1
                     service.gathering.add(self, frame)
-                elif service.held_back.concerns(frame):
+                elif service.held_back.concerns(self, frame):
                     self._backlog.append(frame)
                     self._steer()
                 else:
@@ -181,7 +183,7 @@ class Connection(asyncio.Protocol):
     def refuse_input(self) -> None:
         """What it has begun to send is too much, with what others have: forget it, and close."""
         limit = self.service.limits.total_input
-        log.warning("too many large requests", extra={"peer": self.peer, "user": self.user.name})
+        self.service.complaints.add("too many large requests", peer=self.peer, user=self.user.name)
         self._reader = FrameReader(self._reader.most)
         self._count_unfinished(0)
         self.say(resp.error("HFLIMIT", f"the limit total_input = {limit} is reached: too many large requests"))
@@ -230,7 +232,7 @@ class Connection(asyncio.Protocol):
         """Carry out requests, as many as may be before something else is; how many that were."""
         service = self.service
         self.spent, self.steps = False, 0
-        done, pace, most = 0, Pace(), service.questions + MOST_QUESTIONS
+        done, pace, most = 0, Pace(), service.cost + MOST_COST
         while done < len(frames) and not (self.held or self.closing or self.spent or self._busy()):
             if pace.tries(done):
                 plain = self._carry_out_plain(frames[done : done + AT_ONCE])
@@ -238,12 +240,12 @@ class Connection(asyncio.Protocol):
                 pace.went(done, plain)
                 if plain:
                     continue
-            if service.held_back.concerns(frames[done]):
+            if service.held_back.concerns(self, frames[done]):
                 break
             self._owed += 1
             self.carry_out(frames[done])
             done += 1
-            self.spent = self.spent or service.questions >= most
+            self.spent = self.spent or service.cost >= most
         service.is_spent = service.is_spent or self.spent
         return done
 
@@ -265,6 +267,12 @@ class Connection(asyncio.Protocol):
         reply = self.commands.carry_out(self, frame)
         if reply is not None:
             self.say(reply, 1)
+
+    def put_off(self, frame: Frame) -> None:
+        """Carry it out in another turn."""
+        self._owed -= 1
+        self._backlog.appendleft(frame)
+        self._steer()
 
     def _at_once(self) -> int:
         return FRAMES_A_SHORT_TURN if self.service.batches.quick else FRAMES_A_TURN
@@ -295,7 +303,7 @@ class Connection(asyncio.Protocol):
         if self._working:
             return
         self._working = True
-        if self._backlog and service.held_back.concerns(self._backlog[0]):
+        if self._backlog and service.held_back.concerns(self, self._backlog[0]):
             service.held_back.add(self)
         else:
             # After the next step of a commit: unless others come, what was carried out goes to the disk before more is.
@@ -318,7 +326,7 @@ class Connection(asyncio.Protocol):
         """What came last is no request; nothing after it can be understood."""
         if self.closing:
             return
-        log.warning("no request", extra={"peer": self.peer, "problem": str(self._reader.error)})
+        self.service.complaints.add("no request", peer=self.peer, problem=str(self._reader.error))
         self.say(resp.error("ERR", str(self._reader.error)))
         self.close_after_output()
 

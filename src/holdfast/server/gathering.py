@@ -35,10 +35,10 @@ AT_ONCE = 256
 MOST_APART = 64
 """How many are carried out one by one, at most, after some that were not plain: where many want one lock, few are."""
 
-MOST_QUESTIONS = 1_000
-"""What the table may ask about the requests of one connection before others have their turn: some milliseconds of work.
+MOST_COST = 1_000
+"""What the requests of one connection may cost the table before others have their turn: some milliseconds of work.
 
-Most requests are answered after two or three; one that closes a ring of many owners takes thousands.
+Most cost two or three; one that closes a ring of many owners, or wants a subtree with much under it, costs thousands.
 """
 
 
@@ -80,7 +80,10 @@ class Gathering:
                 if len(replies) == len(some):
                     continue
             connection, frame = requests[done]
-            connection.carry_out(frame)
+            if self._service.held_back.concerns(connection, frame):
+                connection.put_off(frame)
+            else:
+                connection.carry_out(frame)
             done += 1
 
     def carry_out_first(self, requests: Sequence[Request]) -> list[bytes]:

@@ -35,6 +35,7 @@ class Handshakes:
             self._under_way.pop(wire, None)
 
     def _give_up(self, wire: socket.socket) -> None:
-        self._complaints.add("TLS handshake refused", self._under_way.pop(wire), "others came, and it was not over yet")
+        peer = self._under_way.pop(wire)
+        self._complaints.add("TLS handshake refused", peer=peer, problem="others came, and it was not over yet")
         with suppress(OSError):  # it has just gone by itself
             wire.shutdown(socket.SHUT_RDWR)

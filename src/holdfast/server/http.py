@@ -153,7 +153,7 @@ class Http:
             return Answer(200, self.metrics.page(), "text/plain; version=0.0.4; charset=utf-8")
         if service.elsewhere is not None:
             return plain(503, service.elsewhere.text)
-        while service.holds_back:
+        while service.has_shown_enough:
             await service.batches.kept()
         answer = self._locks(user, parse_qs(url.query))
         return answer if await service.batches.kept() else plain(503, "it was not kept")

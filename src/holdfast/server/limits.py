@@ -52,7 +52,7 @@ class Limits:
     """Of requests of all clients that have not arrived completely."""
     total_output: int = 1 << 30
     """Of replies that clients have not read, all of them together."""
-    list: int = 10_000
+    list: int = 2_000
     """Claims in one answer."""
     min_ttl: int = 100
     max_ttl: int = 86_400_000

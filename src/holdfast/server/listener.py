@@ -36,7 +36,7 @@ class Listener:
         wire: socket.socket,
         speaker: Speaker,
         tls: ssl.SSLContext | None,
-        patience: float,
+        patience: Callable[[], float],
         handshakes: Handshakes,
         complaints: Complaints,
     ) -> None:
@@ -96,11 +96,11 @@ class Listener:
                 return
             with self._handshakes.one(wire, peer):
                 await self._loop.connect_accepted_socket(
-                    self._speaker, wire, ssl=self._tls, ssl_handshake_timeout=self._patience
+                    self._speaker, wire, ssl=self._tls, ssl_handshake_timeout=self._patience()
                 )
         except (ssl.SSLError, ConnectionAbortedError) as error:
             # Aborted is who took too long.
-            self._complaints.add("TLS handshake refused", peer, str(error))
+            self._complaints.add("TLS handshake refused", peer=peer, problem=str(error))
         except OSError as error:
             # Whoever only looks whether somebody listens, as load balancers do, has done nothing wrong.
             log.debug("connection ended before its first request", extra={"peer": peer, "problem": repr(error)})

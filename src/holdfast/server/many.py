@@ -15,8 +15,9 @@ from holdfast.core.table.shortcuts import Plain
 from holdfast.model import Claim
 from holdfast.server import grammar
 from holdfast.server.frames import Frame
-from holdfast.server.gathering import ACQUIRE, MOST_QUESTIONS, RELEASE, Pace
+from holdfast.server.gathering import ACQUIRE, MOST_COST, RELEASE, Pace
 from holdfast.server.resp import OK
+from holdfast.server.session_commands import no_session
 from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 256
 """Lines of a request."""
-LONG = 16
+MOST_A_TURN = 16
 """How many of one connection are carried out before others have their turn."""
 MOST_APART = 32
 """How many lines that are not plain are carried out, at most: as many as there could be requests in one turn."""
@@ -38,7 +39,9 @@ def many(connection: Connection, frame: Frame) -> bytes:
     """HF.MANY session kind steps."""
     grammar.expect(frame, 4, 4)
     service = connection.service
-    session = (connection.session if frame[1] == b"*" else "") or grammar.session_id(frame[1])
+    if frame[1] == b"*" and not connection.session:
+        raise no_session(connection)
+    session = connection.session if frame[1] == b"*" else grammar.session_id(frame[1])
     kind = grammar.kind(frame[2], service.limits)
     if frame[3].count(b"\n") >= MOST_STEPS:
         raise WireError("ERR", f"a request has at most {MOST_STEPS} steps")
@@ -46,12 +49,12 @@ def many(connection: Connection, frame: Frame) -> bytes:
     speaks = session == connection.session and not connection.side
     replies: list[bytes] = []
     pace, apart, room = Pace(), 0, service.limits.output // 4 - connection.unsaid
-    most = service.questions + MOST_QUESTIONS
+    most = service.cost + MOST_COST
     while (at := len(replies)) < len(lines):
         if speaks and pace.tries(at):
             replies += together(connection, kind, lines[at:])
             pace.went(len(replies), len(replies) - at)
-        elif apart < MOST_APART and room > 0 and service.questions < most:
+        elif apart < MOST_APART and room > 0 and service.cost < most:
             apart += 1
             replies.append(alone(connection, session, kind, lines[at]))
             room -= len(replies[-1])
@@ -59,7 +62,7 @@ def many(connection: Connection, frame: Frame) -> bytes:
             replies += [connection.error(OTHERS_FIRST)] * (len(lines) - at)
     connection.steps += len(lines)
     service.tally.commands -= 1  # it is its steps, and each of them was counted
-    connection.spent = connection.steps >= LONG
+    connection.spent = connection.steps >= MOST_A_TURN
     return b"*%d\r\n%b" % (len(replies), b"".join(replies))
 
 

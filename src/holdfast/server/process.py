@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.server import descriptors, logs
 from holdfast.server.addresses import Address
-from holdfast.server.complaints import Complaints
 from holdfast.server.connection import Connection
 from holdfast.server.dispatch import Commands
 from holdfast.server.handshakes import Handshakes
@@ -62,7 +61,6 @@ class Process:
         self._listeners: list[Listener] = []
         self.addresses: list[str] = []
         """Where it listens."""
-        self._complaints = Complaints()
         store, scheme, durable = open_store(settings.store)
         about = About(version("holdfast"), secrets.token_hex(6), scheme, durable, scheme == "etcd")
         self.store = store
@@ -133,13 +131,13 @@ class Process:
     async def _listen(self) -> None:
         settings, service = self.settings, self.service
         tls = self._context(with_clients=True)
-        handshakes = Handshakes(lambda: service.limits.connections - len(service.connections), self._complaints)
+        handshakes = Handshakes(lambda: service.limits.connections - len(service.connections), self.service.complaints)
         for address in settings.listen:
             await self._open(address, "--listen", self._connection, tls, handshakes)
         self.addresses = [listener.address for listener in self._listeners]
         if settings.http is not None:
             http, tls = Http(service, self.logins), self._context(with_clients=False)
-            handshakes = Handshakes(http.places, self._complaints)
+            handshakes = Handshakes(http.places, self.service.complaints)
             await self._open(settings.http, "--http", partial(self._request, http), tls, handshakes)
 
     async def _open(
@@ -147,8 +145,12 @@ class Process:
     ) -> None:
         with opening(address, option):
             wires = await bind(address)
-        patience = self.settings.limits.login / 1000
-        self._listeners += [Listener(wire, speaker, tls, patience, handshakes, self._complaints) for wire in wires]
+        complaints = self.service.complaints
+        self._listeners += [Listener(wire, speaker, tls, self._patience, handshakes, complaints) for wire in wires]
+
+    def _patience(self) -> float:
+        """Seconds for a handshake."""
+        return self.service.limits.login / 1000
 
     def _context(self, with_clients: bool) -> ssl.SSLContext | None:
         if self.settings.tls is None:
@@ -175,7 +177,7 @@ class Process:
             await asyncio.sleep(1.0)
             self._close_silent()
             self.service.unread.look()
-            self._complaints.second_over()
+            self.service.complaints.second_over()
             self._look_for_room()
             if second % 60 == 0 and len(self.service.table.rows) < SMALL_TABLE:
                 gc.collect()
@@ -191,7 +193,7 @@ class Process:
                 reason = "does not take its last replies"
             else:
                 continue
-            log.info("connection closed", extra={"peer": one.peer, "reason": reason})
+            self.service.complaints.add("connection closed", logging.INFO, peer=one.peer, reason=reason)
             one.abort()
 
     def _look_for_room(self) -> None:
@@ -223,6 +225,9 @@ class Process:
             new = self._reread()
             new.in_place_of(self.settings)
             changed = new.needs_restart(self.settings)
+            if not self.settings.vouching:
+                # Whether certificates are asked for changes with the next start only.
+                new.users.check_without_certificates()
             if new.tls is not None and self.settings.tls is not None:
                 new.tls.context()
                 if "tls.client_ca" not in changed and new.tls.vouchers() != self._vouchers:

@@ -23,6 +23,7 @@ from holdfast.server import answers
 from holdfast.server.attachments import Attachments
 from holdfast.server.batches import FULL, Batches
 from holdfast.server.cell_room import CellRoom
+from holdfast.server.complaints import Complaints
 from holdfast.server.deaths import NEVER, Deaths
 from holdfast.server.gathering import Gathering
 from holdfast.server.held_back import HeldBack
@@ -46,6 +47,8 @@ log = logging.getLogger("holdfast.server")
 STOPPING = WireError("HFSTOPPING", "the server is stopping: come back in a moment")
 NOBODY_LEADS = WireError("NOTLEADER", "? nobody leads at the moment: come back in a moment")
 WAITED = "its wait is over"
+MOST_COST_A_TURN = 4_000
+"""What all requests of one turn of the loop may cost the table: about 10 ms."""
 LETTERS_AT_ONCE = 1_000
 """Events in one answer."""
 Answer = Callable[[Question, float], Any]
@@ -83,6 +86,7 @@ class Service:
         self.about, self._broken = about, broken
         self.started = time.monotonic()
         self.tally = Tally()
+        self.complaints = Complaints()
         self.connections: set[Connection] = set()
         self.attachments = Attachments()
         self.openers = Openers()
@@ -101,8 +105,8 @@ class Service:
         self.now = 0.0
         self.is_spent = False
         """Whether a request of this turn of the loop took long: others that may do so come later."""
-        self.questions = 0
-        """How many the table has asked: what commands cost, whatever the machine is busy with."""
+        self._questions, self._turn_ends_at = 0, MOST_COST_A_TURN
+        """How many the table has asked, and what may have been spent when the turn is over."""
         self._alarm: asyncio.TimerHandle | None = None
         self.elsewhere: WireError | None = NOBODY_LEADS
         """Why this server carries out no commands about locks; None while it does."""
@@ -132,7 +136,7 @@ class Service:
             self.attachments.detach(connection)
             connection.abort()
         self._use(Dictionary())
-        self.waits.reconcile((), ())
+        self.waits.reconcile({}, ())
         self.batches.abandon()
         self.openers = Openers()
         self._allow()
@@ -212,6 +216,17 @@ class Service:
     def _end_turn(self) -> None:
         self.gathering.carry_out()
         self.is_spent = False
+        self._turn_ends_at = self.cost + MOST_COST_A_TURN
+
+    @property
+    def cost(self) -> int:
+        """What commands have cost the table, whatever the machine is busy with: questions, and rows looked at."""
+        return self._questions + self.table.looked_at // 2
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the commands of this turn have cost so much that others which may do so have to wait."""
+        return self.cost >= self._turn_ends_at
 
     @property
     def has_much_to_say(self) -> bool:
@@ -219,8 +234,8 @@ class Service:
         return self.batches.unsaid >= self.limits.total_output // 4
 
     @property
-    def holds_back(self) -> bool:
-        """Whether what may take long or say much has to wait for another turn."""
+    def has_shown_enough(self) -> bool:
+        """Whether what may say much has to wait for another turn."""
         return self.is_spent or self.batches.has_said_much or self.has_much_to_say
 
     def begin_turn(self) -> float:
@@ -327,7 +342,7 @@ class Service:
         try:
             question = next(generator)
             while True:
-                self.questions += 1
+                self._questions += 1
                 if done < len(changes):
                     for change in changes[done:]:
                         put(change)

@@ -55,7 +55,7 @@ def own_session(connection: Connection, raw: bytes) -> str:
 
 def no_session(connection: Connection) -> Exception:
     """Why a request for the session of this connection is not carried out: it has none, or none any more."""
-    if connection.service.attachments.has_outlived(connection):
+    if connection.is_bereft:
         return NoSession()
     return WireError("HFDETACHED", "this connection speaks for no session: HF.OPEN or HF.RESUME one first")
 

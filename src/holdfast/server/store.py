@@ -84,7 +84,7 @@ class Store(Protocol):
     patience: float
     """Seconds that a commit may wait for those who were just answered, or half of what the last ones took if less.
 
-    As long as each turn of the loop brings some of them, it waits anyway.
+    As long as each turn of the loop brings some of them, it waits anyway, for some milliseconds at most.
     """
 
     def may_answer(self) -> bool:

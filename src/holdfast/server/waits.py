@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.core.table.rows import Row
     from holdfast.server.connection import Connection
 
 MOMENT = 1.0
@@ -107,10 +108,13 @@ class Waits:
         found = self._fetching.get(key)
         return found is not None and found[0] is connection and self.letter(*key) is not None
 
-    def reconcile(self, claims: Container[str], watches: Container[tuple[str, str]]) -> list[Connection]:
+    def reconcile(self, claims: Mapping[str, Row], watches: Container[tuple[str, str]]) -> list[Connection]:
         """The table is another one: forget what is not in it. Those who waited for that are returned."""
-        for claim_id in [claim_id for claim_id in self._since if claim_id not in claims]:
-            self.forget(claim_id)
+        for claim_id in list(self._since):
+            row = claims.get(claim_id)
+            # One that holds was given back and asked for again, and nothing of that was kept: it waits for nothing.
+            if row is None or row.token is not None:
+                self.forget(claim_id)
         lost = [self._blocked.pop(claim_id) for claim_id in list(self._blocked) if claim_id not in claims]
         for key in [key for key in self._fetching if key not in watches]:
             waiting = self.letter(*key)

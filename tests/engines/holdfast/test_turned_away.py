@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest, NotAcquired, aio
 from holdfast.server import passwords
+from holdfast.verify.servers.process import wait_until
 from holdfast.verify.servers.redis import RedisServer
+from tests.servers.certificates import Authority
 from tests.servers.lock_server import CHEAP, LockServer
 
 Acquire = Callable[[str], Awaitable[None]]
@@ -71,3 +74,22 @@ def test_a_port_without_a_host_is_refused_before_anything_is_asked(scheme: str) 
 async def test_a_redis_is_no_lock_server(acquire: Acquire) -> None:
     with RedisServer() as server, pytest.raises(EngineUnavailable, match="begins with redis://"):
         await acquire(f"holdfast://127.0.0.1:{server.port}")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+async def test_what_the_server_has_closed_while_the_loop_was_busy_takes_no_request(tls: bool, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    pair = authority.issue("server")
+    files = f'[tls]\ncertificate = "{pair.certificate}"\nkey = "{pair.key}"\n' if tls else ""
+    with LockServer(config=f"{files}[limits]\nidle = 300\n") as server:
+        more = f"&ca={authority.own.certificate}" if tls else ""
+        async with aio.connect(f"holdfast://localhost:{server.port}?durable=0{more}", ttl=30.0) as locks:
+            cell = locks.cell("config")
+            await cell.set(b"first")
+            closed = server.log.read_text().count("connection closed")
+            # The loop does not turn meanwhile.
+            wait_until(lambda: server.log.read_text().count("connection closed") > closed, 20.0, "it is closed")
+
+            await cell.set(b"second")
+
+            assert (await cell.get())[0] == b"second"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable
+import select
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from hiredis import PushNotification, ReplyError
@@ -19,6 +20,9 @@ from holdfast.engines.resp.tasks import Stream
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
+
+HUNG_UP = getattr(select, "POLLRDHUP", 0)
+"""That the other side sends no more, where the system tells that before one reads."""
 
 
 class StepsJoint(Joint[words.Step, tuple[str, str]]):
@@ -52,6 +56,16 @@ class PushStream(Stream):
 
     def _make_joint(self, request: words.Step) -> StepsJoint:
         return StepsJoint(request.group)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the server has closed it, also where the loop was too busy to notice."""
+        wire = None if self._transport is None else self._transport.get_extra_info("socket")
+        if wire is None or wire.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(wire.fileno(), HUNG_UP)
+        return bool(poll.poll(0))
 
     def leave(self, problem: str) -> None:
         """End it, as soon as those who have asked have their replies."""
@@ -155,10 +169,19 @@ class TaskWire:
             raise
         return stream
 
-    def call(self, link: PushStream, request: words.Request | words.Step, until: float) -> asyncio.Future[Any]:
+    def call(self, link: PushStream, request: words.Request | words.Step, until: float) -> Awaitable[Any]:
         if link.problem is not None:
             raise Lost(link.problem, sent=False)
+        if not request.repeats and link.is_left:
+            # What a server has closed does not take it, and nobody could tell that afterwards.
+            return self._hear_the_end(link)
         return link.join(request, until) if type(request) is words.Step else link.send(request.packed, until)
+
+    async def _hear_the_end(self, link: PushStream) -> Any:
+        """Let those who wait have their replies, and then try elsewhere."""
+        while link.problem is None:  # noqa: ASYNC110 - the loop has not read it yet
+            await asyncio.sleep(0)
+        raise Lost(link.problem, sent=False)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
