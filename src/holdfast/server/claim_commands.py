@@ -27,10 +27,10 @@ def own_claim(connection: Connection, raw: bytes, sides_too: bool = False) -> tu
     """A claim's id and its session, if the connection speaks for that; nobody can name another's claim."""
     head, _, tail = raw.rpartition(b"-")
     if not (tail.isalnum() and len(tail) <= grammar.LONGEST_SUFFIX):
-        grammar.suffix(tail)
+        grammar.claim_session(raw)
     session = head.decode()
     if session != connection.session or (connection.side and not sides_too):
-        raise not_attached(connection, grammar.session_id(head))
+        raise not_attached(connection, grammar.claim_session(raw))
     # Its own text of the session's id, so that a million claims share it.
     return raw.decode(), connection.session
 
@@ -188,9 +188,7 @@ def adopt(connection: Connection, frame: Frame) -> bytes:
     grammar.expect(frame, 5, 64)
     service = connection.service
     id_, session, chosen = new_claim(connection, frame[1])
-    source_session, _, source_tail = frame[2].rpartition(b"-")
-    grammar.session_id(source_session)
-    grammar.suffix(source_tail)
+    grammar.claim_session(frame[2])
     ticket, name = grammar.ticket(frame[3]), grammar.name(frame[4])
     if not name.startswith(connection.user.holds):
         raise WireError("NOPERM", f"no right to hold {name!r}")

@@ -160,10 +160,12 @@ def secret(raw: bytes) -> bytes:
     return raw
 
 
-def suffix(raw: bytes) -> None:
-    """The part of a claim id after its session."""
-    if not _SUFFIX.fullmatch(raw):
-        raise invalid("claim", raw, "its id is the session, '-', and 1 to 32 of A-Z a-z 0-9 _")
+def claim_session(raw: bytes) -> str:
+    """The session in the id of a claim."""
+    session, _, suffix = raw.rpartition(b"-")
+    if not (_SESSION.fullmatch(session) and _SUFFIX.fullmatch(suffix)):
+        raise invalid("claim", raw, "its id is that of its session, '-', and 1 to 32 of A-Z a-z 0-9 _")
+    return session.decode()
 
 
 def watch_id(raw: bytes) -> str:
