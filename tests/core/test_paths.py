@@ -11,11 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.core.table import Dictionary, apply, holders
-from holdfast.core.table.commands import Adopt, Command, Enter, HandOver, Leave, Look, Open, Release
+from holdfast.core.table.commands import (
+    Adopt,
+    Command,
+    Enter,
+    HandOver,
+    Leave,
+    Look,
+    Open,
+    Release,
+    Sweep,
+    WrongLimit,
+)
 from holdfast.core.table.holders import Slots
 from holdfast.core.table.permits import free_slots
 from holdfast.core.table.rows import Session
-from holdfast.model import Claim, Granted, Place
+from holdfast.model import Claim, Granted, Mode, Place
 from tests.core.test_ends import lines_run
 from tests.core.test_stores_agree import Stores
 from tests.core.walk import walk
@@ -270,3 +281,57 @@ def test_where_many_hold_it_goes_as_where_few_do(seed: int, monkeypatch: pytest.
     stores = Stores()
     stores.begin_watching()
     walk(stores, seed, steps=120)
+
+
+@pytest.mark.parametrize(("name", "mode"), [("a/{}", "exclusive"), ("a", "shared")])
+def test_an_entry_again_among_very_many_does_not_cost_a_look_at_them(name: str, mode: Mode) -> None:
+    def cost(size: int) -> int:
+        table = Table()
+        table.enter("first", name.format("first"), "x", mode=mode, reentrant=True)
+        for number in range(size):
+            table.enter(number, name.format(number), mode=mode)
+        table.enter("again", name.format("first"), "x", mode=mode, reentrant=True)
+        last = Enter(table.claim("last", "a", subtree=True, waits=False))
+        return lines_run(lambda: table.do(last))
+
+    assert cost(MANY) <= cost(FEW) + 10
+
+
+class Mortal(Table):
+    """Sessions that die when the test says so, and claims of a kind of one's own on one name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1.0
+        for session, ttl in (("a", 1.0), ("b", 2.0), ("c", 50.0), ("d", 50.0)):
+            self.do(Open(Session(session, ttl, 0.0)))
+
+    def do(self, command: Command) -> Any:
+        return apply(command, getattr(self, "now", 1.0), self.answer, self.put).reply
+
+    def wish(self, session: str, number: int, limit: int, reentrant: bool = False) -> Claim:
+        id_ = f"{session}-{number}"
+        return Claim(id_, session, f"{session}/o", "own", "k", limit=limit, reentrant=reentrant)
+
+
+def test_a_permit_has_its_slot_whoever_went_before_it() -> None:
+    table = Mortal()
+    table.do(Enter(table.wish("a", 1, 0)))
+    table.now += 1.5  # it has died, and is not cleared away yet
+    first, second = table.wish("b", 1, 1), table.wish("c", 1, 1)
+    assert table.do(Enter(first)).slot == 0
+    assert isinstance(table.do(Enter(second)), Place)
+    table.now += 1.0  # so has the next
+    table.do(Sweep(1))
+
+    assert table.do(Look(second)).slot == 0
+    table.do(Sweep())
+    assert isinstance(table.do(Enter(table.wish("d", 1, 1))), Place)
+
+
+def test_a_claim_that_is_not_counted_does_not_enter_a_permit_again() -> None:
+    table = Mortal()
+    for session in "ac":
+        table.do(Enter(table.wish(session, 1, 3)))
+
+    assert table.do(Enter(table.wish("a", 2, 0, reentrant=True))) == WrongLimit(3)

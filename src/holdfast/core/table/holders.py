@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from holdfast.core.table.rows import Row
 
@@ -14,6 +15,21 @@ SHORT = 64
 def arrival(row: Row) -> tuple[int, str]:
     """What rows are sorted by; a re-entered claim has the order of the hold that it continues."""
     return row.order, row.claim.id
+
+
+def first(in_order: Iterable[Row], early: Iterable[Row], before: float, alive: Callable[[Row], bool]) -> Row | None:
+    """The first of rows, alive, that came before `before`: of many in order, and of some that came too late for it."""
+    found: Row | None = None
+    for row in in_order:
+        if row.order >= before:
+            break
+        if alive(row):
+            found = row
+            break
+    for row in early:
+        if row.order < before and (found is None or arrival(row) < arrival(found)) and alive(row):
+            found = row
+    return found
 
 
 class Slots:
@@ -42,25 +58,26 @@ class Slots:
 class Holders:
     """They come and go in any order, and the first of them by arrival is at hand."""
 
-    __slots__ = ("_by_owner", "_in_order", "_rows", "_slots", "_writers")
+    __slots__ = ("_by_owner", "_early", "_rows", "_slots", "_writers")
 
     def __init__(self) -> None:
         self._rows: OrderedDict[str, Row] = OrderedDict()
+        """By arrival."""
         self._writers: OrderedDict[str, Row] = OrderedDict()
         """Those of them that are exclusive."""
-        self._in_order = True
-        """Whether both are by arrival. One that adopts a grant, or enters again, has its place before the last one."""
+        self._early: dict[str, Row] = {}
+        """The others: one that adopts a grant, or enters again, has its place before the last one."""
         self._by_owner: dict[str, dict[str, Row]] | None = None
         self._slots: Slots | None = None
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._rows) + len(self._early)
 
     def __contains__(self, id_: object) -> bool:
-        return id_ in self._rows
+        return id_ in self._rows or id_ in self._early
 
     def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows.values())
+        return chain(self._rows.values(), self._early.values())
 
     @property
     def taken(self) -> int:
@@ -70,21 +87,24 @@ class Holders:
     def put(self, row: Row) -> None:
         """Let it hold; one that does already keeps its place."""
         claim = row.claim
-        if claim.id not in self._rows:
-            if self._rows and self._in_order:
-                self._in_order = arrival(next(reversed(self._rows.values()))) < arrival(row)
+        rows, early = self._rows, claim.id in self._early
+        if not early and claim.id not in rows:
+            early = bool(rows) and arrival(next(reversed(rows.values()))) >= arrival(row)
             if row.slot is not None:
                 self._slots = self._slots or Slots()
                 self._slots.take(row.slot)
-        self._rows[claim.id] = row
-        if claim.mode == "exclusive":
-            self._writers[claim.id] = row
+        if early:
+            self._early[claim.id] = row
+        else:
+            rows[claim.id] = row
+            if claim.mode == "exclusive":
+                self._writers[claim.id] = row
         if self._by_owner is not None:
             self._by_owner.setdefault(claim.owner, {})[claim.id] = row
 
     def pop(self, id_: str) -> Row | None:
         """Let it hold no more; None if it did not."""
-        row = self._rows.pop(id_, None)
+        row = self._rows.pop(id_, None) or self._early.pop(id_, None)
         if row is None:
             return None
         self._writers.pop(id_, None)
@@ -99,25 +119,20 @@ class Holders:
 
     def first(self, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
         """The first of them, alive, in the way of one which came at `before`: only a writer is in a reader's."""
-        if not self._in_order:
-            self._rows, self._writers = _sorted(self._rows), _sorted(self._writers)
-            self._in_order = True
-        for row in (self._writers if shared else self._rows).values():
-            if row.order >= before:
-                return None
-            if alive(row):
-                return row
-        return None
+        if not shared:
+            return first(self._rows.values(), self._early.values(), before, alive)
+        writing = (row for row in self._early.values() if row.claim.mode == "exclusive")
+        return first(self._writers.values(), writing, before, alive)
 
     def of(self, owner: str) -> Iterable[Row]:
         """What one owner holds."""
-        if len(self._rows) <= SHORT:
+        if len(self) <= SHORT:
             return [row for row in self if row.claim.owner == owner]
         return self._owned().get(owner, {}).values()
 
     def owned_among(self, owners: dict[str, dict[str, Row]], besides: str) -> Iterator[Row]:
         """What these owners hold, and one besides."""
-        if len(self._rows) <= SHORT:
+        if len(self) <= SHORT:
             yield from (row for row in self if row.claim.owner in owners or row.claim.owner == besides)
             return
         owned = self._owned()
@@ -131,7 +146,3 @@ class Holders:
             for row in self:
                 self._by_owner.setdefault(row.claim.owner, {})[row.claim.id] = row
         return self._by_owner
-
-
-def _sorted(rows: OrderedDict[str, Row]) -> OrderedDict[str, Row]:
-    return OrderedDict(sorted(rows.items(), key=lambda item: arrival(item[1])))

@@ -63,7 +63,7 @@ def enter(step: Step, command: Enter) -> Asking[EnterReply]:
         return (yield from permits.enter(step, claim, bucket, blocker, holders))
     if claim.reentrant:
         cover: Row | None = yield ask.Held(claim)
-        if cover is not None:
+        if cover is not None and not cover.claim.limit:
             return (yield from reenter(step, claim, cover))
     if blocker is not None and blocker.claim.limit:
         return WrongLimit(blocker.claim.limit)
@@ -185,6 +185,9 @@ def pass_on(step: Step, kind: str, name: str, counted: bool) -> Asking[None]:
     while True:
         row: Row | None = yield ask.NextWaiting(kind, name, after, plain)
         if row is None:
+            return
+        if row.claim.limit:
+            yield from permits.pass_on(step, kind, name)
             return
         blocker: Row | None = yield ask.Blocker(row.claim, row.order)
         if blocker is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from holdfast.core import names
 from holdfast.core.table.directory import Name
-from holdfast.core.table.holders import arrival
+from holdfast.core.table.holders import arrival, first
 from holdfast.core.table.rows import Row
 from holdfast.model import Claim
 
@@ -28,13 +28,22 @@ class Paths:
         # Plain dictionaries, because most paths are over locks that nobody waits for: these have to stay small. To pass
         # what has gone from the front of one takes a nanosecond each.
         self._below: dict[str, dict[Name, dict[str, Row]]] = {how: {} for how in MANNERS}
-        self._mixed: set[tuple[str, Name]] = set()
-        """Where the order is not that of arrival: one that adopts, or enters again, has its place before the last."""
+        self._early: dict[str, dict[Name, dict[str, Row]]] = {how: {} for how in MANNERS}
+        """Those that came too late for the order: one that adopts, or enters again, has its place before the last."""
         self._in_line: dict[str, dict[Name, list[tuple[int, str]]]] = {how: {} for how in MANNERS}
         """Those that wait: their order and name, sorted."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Paths) and (self._below, self._in_line) == (other._below, other._in_line)
+        return isinstance(other, Paths) and (self._all(), self._in_line) == (other._all(), other._in_line)
+
+    def _all(self) -> dict[tuple[str, Name, str], Row]:
+        return {
+            (how, key, id_): row
+            for homes in (self._below, self._early)
+            for how, home in homes.items()
+            for key, rows in home.items()
+            for id_, row in rows.items()
+        }
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -42,15 +51,17 @@ class Paths:
         """The claim is as given."""
         claim = row.claim
         kind, how, waits = claim.kind, manner(claim), row.token is None
-        below = self._below[how]
+        below, early = self._below[how], self._early[how]
         for path in names.ancestors(claim.name):
             key = (kind, path)
             rows = below.get(key)
             if rows is None:
-                rows = below[key] = {}
-            elif new and next(reversed(rows.values())).order >= row.order:
-                self._mixed.add((how, key))
-            rows[claim.id] = row
+                home = below if new or key not in early else early
+            elif new:
+                home = below if next(reversed(rows.values())).order < row.order else early
+            else:
+                home = below if claim.id in rows else early
+            home.setdefault(key, {})[claim.id] = row
             if new is waits:
                 if new:
                     insort(self._in_line[how].setdefault(key, []), (row.order, claim.name))
@@ -61,14 +72,14 @@ class Paths:
         """The claim is forgotten."""
         claim = row.claim
         how = manner(claim)
-        below = self._below[how]
+        below, early = self._below[how], self._early[how]
         for path in names.ancestors(claim.name):
             key = (claim.kind, path)
-            rows = below[key]
+            home = below if claim.id in below.get(key, ()) else early
+            rows = home[key]
             del rows[claim.id]
             if not rows:
-                del below[key]
-                self._mixed.discard((how, key))
+                del home[key]
             if row.token is None:
                 self._step_out(how, key, row)
 
@@ -85,6 +96,7 @@ class Paths:
         """Every claim under a path."""
         for how in MANNERS:
             yield from self._below[how].get(key, {}).values()
+            yield from self._early[how].get(key, {}).values()
 
     def first(self, key: Name, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
         """The first claim under a path, alive, that is in the way of one which came at `before`."""
@@ -100,18 +112,8 @@ class Paths:
         return self._first(COUNTED, key, float("inf"), alive)
 
     def _first(self, how: str, key: Name, before: float, alive: Callable[[Row], bool]) -> Row | None:
-        below = self._below[how]
-        if key not in below:
-            return None
-        if (how, key) in self._mixed:
-            below[key] = dict(sorted(below[key].items(), key=lambda item: arrival(item[1])))
-            self._mixed.discard((how, key))
-        for row in below[key].values():
-            if row.order >= before:
-                return None
-            if alive(row):
-                return row
-        return None
+        in_order, early = self._below[how].get(key, {}), self._early[how].get(key, {})
+        return first(in_order.values(), early.values(), before, alive)
 
     def crowded(self, key: Name) -> bool:
         """Whether anybody stands in line under a path."""
