@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
 from holdfast.verify.network import Network
 from holdfast.verify.servers.lock_cluster import LockCluster
-from holdfast.verify.servers.process import Server, wait_until
+from holdfast.verify.servers.process import Server, ServerFailed, wait_until
 
 How = Literal["kill", "pause", "cut"]
 WAYS: tuple[How, ...] = ("kill", "pause", "cut")
@@ -46,8 +46,23 @@ class Deployment:
             server.relaunch()
         etcd, members = self.cluster.etcd, self.cluster.members
         wait_until(lambda: all(node.healthy() for node in etcd.members), WHOLE_WITHIN, "etcd being whole")
-        wait_until(lambda: all(member.is_ready() for member in members), WHOLE_WITHIN, "every server answering")
+        self.wait(lambda: all(member.is_ready() for member in members), WHOLE_WITHIN, "every server answering")
         self.cluster.leader(WHOLE_WITHIN)
+
+    def wait(self, condition: Callable[[], bool], within: float, what: str) -> None:
+        """Wait for a condition; if it does not come true, tell how each server is."""
+        try:
+            wait_until(condition, within, what)
+        except ServerFailed as error:
+            raise ServerFailed(error.name, f"{error.problem}\n{self._stories()}") from error
+
+    def _stories(self) -> str:
+        """How each lock server is, and what it said last."""
+        told = ((self.name(one), one.running, one.asked().problem, one.log) for one in self.cluster.members)
+        return "\n".join(
+            f"{name}: running {running}, {problem or 'answers'}\n{log.read_text()[-4000:]}"
+            for name, running, problem, log in told
+        )
 
 
 @dataclass(frozen=True)

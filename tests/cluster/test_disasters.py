@@ -12,7 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.verify.network import Network
-from holdfast.verify.servers.etcd import EtcdCluster, newer_etcd
+from holdfast.verify.servers.etcd import EtcdCluster
 from holdfast.verify.servers.lock_cluster import LockCluster
 from holdfast.verify.servers.process import wait_until
 from tests.cluster.counting import Book, Worker
@@ -32,7 +32,8 @@ GO_ON_WITHIN = 120.0
 
 @pytest.fixture(scope="module")
 def deployment() -> Iterator[Deployment]:
-    etcd = EtcdCluster(binary=newer_etcd())
+    # Not the newer one: a member of etcd 3.5.1 that is killed may forget what it had committed (etcd's issue 13766).
+    etcd = EtcdCluster()
     cluster = LockCluster(etcd=etcd, lease=LEASE)
     with ExitStack() as open_:
         open_.callback(etcd.close)
@@ -55,14 +56,14 @@ def endure(fault: Fault, deployment: Deployment, book: Book) -> None:
     fault.strike(deployment)
     if deployment.serves(list(fault.victims)):
         since = len(book.writes())
-        wait_until(lambda: len(book.writes()) > since + 5, GO_ON_WITHIN, "somebody going on while it lasts")
+        deployment.wait(lambda: len(book.writes()) > since + 5, GO_ON_WITHIN, "somebody going on while it lasts")
     else:
         left = [member for member in deployment.cluster.members if member not in fault.victims]
-        wait_until(lambda: not any(member.leads for member in left), GO_ON_WITHIN, "nobody leading without etcd")
+        deployment.wait(lambda: not any(member.leads for member in left), GO_ON_WITHIN, "nobody leading without etcd")
     deployment.make_whole()
     since = len(book.writes())
     everybody = set(range(WORKERS))
-    wait_until(lambda: book.writers(since) == everybody, GO_ON_WITHIN, "everybody going on after it")
+    deployment.wait(lambda: book.writers(since) == everybody, GO_ON_WITHIN, "everybody going on after it")
 
 
 @pytest.mark.timeout(300 + 120 * FAULTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
 import urllib.request
@@ -194,9 +195,23 @@ def _versions(seen: list[Seen]) -> Finding:
             "Ranges cannot be compared in a transaction.",
             "upgrade to 3.4 or 3.5",
         )
+    if any(_forgets(version) for version in versions):
+        return Finding(
+            "version",
+            "danger",
+            ", ".join(versions),
+            "A member that is killed may forget what it had committed (etcd's issue 13766): locks are granted twice.",
+            "upgrade to 3.5.5 or later",
+        )
     if len(versions) > 1:
         return Finding("version", "warning", ", ".join(versions), "Members of several versions.", "finish the upgrade")
     return Finding("version", "good", versions[0])
+
+
+def _forgets(version: str) -> bool:
+    """Whether it is one of the first of 3.5."""
+    parts = re.findall(r"\d+", version)
+    return parts[:2] == ["3", "5"] and len(parts) > 2 and int(parts[2]) < 5
 
 
 def _lease(port: EtcdPort) -> Finding:
