@@ -29,18 +29,18 @@ def test_a_limit_that_cannot_be_reached_is_told_with_both_numbers() -> None:
     assert '"open_files": 64, "connections": 10000' in line
 
 
-@pytest.mark.parametrize(("limits", "connections"), [(["-n 500"], 200), (["-S -n 64", "-H -n 500"], 200)])
+@pytest.mark.parametrize(("limits", "connections"), [(["-n 700"], 200), (["-S -n 64", "-H -n 700"], 200)])
 def test_nothing_is_said_if_there_are_enough_or_could_be(limits: list[str], connections: int) -> None:
     with Confined(*limits, connections=connections) as server:
         assert TOO_FEW not in server.log.read_text()
 
 
 def test_a_limit_that_a_reload_raises_too_far_is_told_too() -> None:
-    with Confined("-n 500", connections=200) as server:
-        server.configure("[limits]\nconnections = 299\n")
+    with Confined("-n 700", connections=200) as server:
+        server.configure("[limits]\nconnections = 399\n")
         server.reload()
 
-        assert '"open_files": 500, "connections": 299' in server.log.read_text()
+        assert '"open_files": 700, "connections": 399' in server.log.read_text()
 
 
 def test_clients_for_whom_there_is_no_file_wait_and_the_log_says_so_once() -> None:

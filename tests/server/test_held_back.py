@@ -102,3 +102,29 @@ async def test_searches_through_very_many_are_carried_out_a_few_in_a_turn(inside
     await inside.settle()
     assert all(client.line.sent.count(b"queued") == 1 for client in clients)
     assert inside.service.cost - cost[0] > SEARCHES * CHAIN
+
+
+async def test_a_line_that_is_emptied_at_once_is_expected_no_more(inside: Inside) -> None:
+    problems: list[str] = []
+    inside.loop.set_exception_handler(lambda _, context: problems.append(str(context)))
+    clients = [Client(inside, ADA) for _ in range(2)]
+    inside.service.is_spent = True
+    for client in clients:
+        client.connection.data_received(pack(("HF.INSPECT", "k")) * 2)
+    await inside.settle()
+    await inside.turn(5)
+
+    assert [len(client.replies()) for client in clients] == [2, 2]
+    assert problems == []
+
+
+async def test_what_comes_while_one_waits_in_line_comes_after_it(inside: Inside) -> None:
+    client = Client(inside, ADA)
+    inside.service.is_spent = True
+    client.send("HF.LIST")
+    client.connection.data_received(pack(("HF.INSPECT", "k")) + pack(("PING",)))
+    assert sum(map(len, inside.service.held_back._lines.values())) == 1
+    await inside.settle()
+
+    listed, inspected, pong = client.replies()
+    assert (listed[0], inspected[3], pong) == (b"locks", b"k", b"PONG")

@@ -219,6 +219,19 @@ async def test_lists_of_locks_come_one_in_a_turn() -> None:
     inside.close()
 
 
+async def test_a_list_has_its_turn_although_others_use_up_every_one() -> None:
+    inside = Inside()
+    served = Http(inside.service, inside.commands.logins)
+    looking = asyncio.ensure_future(served._answer("/v1/locks", "", "test"))
+    for _ in range(20):
+        inside.service.is_spent = True
+        await inside.turn(1)
+
+    assert looking.done()
+    assert looking.result().status == 200
+    inside.close()
+
+
 async def test_answers_that_nobody_reads_are_bounded_all_together() -> None:
     class Large(Http):
         async def _answer(self, target: str, authorization: str, peer: str) -> Answer:

@@ -161,7 +161,8 @@ class Connection(asyncio.Protocol):
                 return
         if self._backlog or self.held or reader.more or len(frames) > self._at_once() or self._busy():
             self._backlog += frames
-            self.work()
+            if not self._working:
+                self.work()
         else:
             service.begin_turn()
             done = self._carry_out_some(frames)
@@ -303,7 +304,7 @@ class Connection(asyncio.Protocol):
         if self._working:
             return
         self._working = True
-        if self._backlog and service.held_back.concerns(self, self._backlog[0]):
+        if self._backlog and service.held_back.is_over_for(self._backlog[0]):
             service.held_back.add(self)
         else:
             # After the next step of a commit: unless others come, what was carried out goes to the disk before more is.
@@ -352,8 +353,10 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
+        if self._largest and not transport.get_write_buffer_size():
+            self._largest = 0
         transport.write(data if refusal is None else refusal * replies)
-        if len(data) > LARGE:
+        if len(data) > LARGE and refusal is None:
             self._largest = max(self._largest, len(data))
         if self._reading and not self.closing:
             return

@@ -7,8 +7,8 @@ import resource
 
 log = logging.getLogger("holdfast.server")
 
-BESIDE = 264
-"""How many the server needs beside its connections: 200 for those of HTTP, the rest for its store and its sockets."""
+BESIDE = 400
+"""How many it needs beside its connections: 200 for HTTP, 64 spare handshakes of each, its store and its sockets."""
 
 
 def raise_limit() -> None:

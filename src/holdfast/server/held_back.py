@@ -1,15 +1,17 @@
 """Those whose next request has to wait for another turn: it may take long or say much, and the turn was used for that.
 
-They go on one after another, user by user, at least one a turn: whoever comes later overtakes nobody, and a user with
-many connections has no more turns than one with few. Whoever waits here costs nothing meanwhile.
+They go on one after another, user by user, at least one a turn: a user with many connections has no more turns than one
+with few. What may say much does not overtake them; what may take long does while there is time left in a turn. Whoever
+waits here costs nothing meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.server.frames import Frame
+from holdfast.server.users import User
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
@@ -29,32 +31,45 @@ def shows(frame: Frame) -> bool:
     return word in SHOWING or (word == b"CLIENT" and len(frame) > 1 and frame[1].upper() == b"LIST")
 
 
+class Patient(Protocol):
+    """Who may have to wait: a connection, or a request of HTTP."""
+
+    user: User
+
+    def work(self) -> None:
+        """Go on, for one turn."""
+
+
 class HeldBack:
-    """A line of connections for each user, and whose turn it is."""
+    """A line for each user, and whose turn it is."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._lines: dict[str, deque[Connection]] = {}
+        self._lines: dict[str, deque[Patient]] = {}
         """By user, the next one first."""
-        self._on_turn: Connection | None = None
+        self._on_turn: Patient | None = None
         """Who may carry out one request, whatever others have done in this turn."""
         self._expected = False
 
-    def concerns(self, connection: Connection, frame: Frame) -> bool:
-        """Whether a request has to wait for another turn."""
+    def is_over_for(self, frame: Frame) -> bool:
+        """Whether the turn is over for requests like this."""
         service = self._service
         if shows(frame):
-            waits = service.has_shown_enough or bool(self._lines)
-        else:
-            waits = service.is_exhausted and frame[0].upper() in CLAIMING
-        if waits and connection is self._on_turn:
-            self._on_turn = None
-            return False
-        return waits
+            return service.has_shown_enough or bool(self._lines)
+        return service.is_exhausted and frame[0].upper() in CLAIMING
 
-    def add(self, connection: Connection) -> None:
+    def concerns(self, connection: Connection, frame: Frame) -> bool:
+        """Whether this request has to wait. Whose turn it is may carry out one."""
+        if not self.is_over_for(frame):
+            return False
+        if connection is not self._on_turn:
+            return True
+        self._on_turn = None
+        return False
+
+    def add(self, patient: Patient) -> None:
         """Let it go on when those before it have had their turn."""
-        self._lines.setdefault(connection.user.name, deque()).append(connection)
+        self._lines.setdefault(patient.user.name, deque()).append(patient)
         self._expect()
 
     def _expect(self) -> None:
@@ -69,21 +84,20 @@ class HeldBack:
             service.loop.call_soon(service.loop.call_soon, self._go_on)
 
     def _go_on(self) -> None:
-        self._expected = False
         service = self._service
         try:
             self._next()
             while self._lines and not (service.has_shown_enough or service.is_exhausted):
                 self._next()
         finally:
-            self._on_turn = None
+            self._on_turn, self._expected = None, False
             if self._lines:
                 self._expect()
 
     def _next(self) -> None:
         name, line = next(iter(self._lines.items()))
         del self._lines[name]
-        self._on_turn = connection = line.popleft()
+        self._on_turn = patient = line.popleft()
         if line:
             self._lines[name] = line  # behind the others
-        connection.work()
+        patient.work()

@@ -6,7 +6,9 @@ import asyncio
 import base64
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import parse_qs, quote, urlsplit
 
 from holdfast.core.names import check_prefix
@@ -66,6 +68,23 @@ def as_json(value: object) -> Answer:
 LOG_IN = Answer(401, b"log in first\n", extra='WWW-Authenticate: Basic realm="holdfast"\r\n')
 
 
+class Turn:
+    """A request that shows much: it stands in line with those of connections."""
+
+    def __init__(self, user: User, make: Callable[[], Answer]) -> None:
+        self.user, self._make = user, make
+        self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def work(self) -> None:
+        """Make the answer, if somebody still waits for it."""
+        if self.answer.done():
+            return
+        try:
+            self.answer.set_result(self._make())
+        except Exception as error:  # noqa: BLE001  told to whoever asked
+            self.answer.set_exception(error)
+
+
 class Http:
     """Answers one request a connection."""
 
@@ -103,7 +122,7 @@ class Http:
 
     async def _hand_over(self, writer: asyncio.StreamWriter, data: bytes) -> None:
         """Write an answer; done when all of it is with the kernel, so that nothing is left to whoever does not read."""
-        if self._unread + len(data) > self.service.limits.total_output // 4:
+        if self._unread and self._unread + len(data) > self.service.limits.total_output // 4:
             data = plain(503, "too many answers are not read").packed(True)
         self._unread += len(data)
         try:
@@ -151,11 +170,9 @@ class Http:
             user = found
         if url.path == "/metrics":
             return Answer(200, self.metrics.page(), "text/plain; version=0.0.4; charset=utf-8")
-        if service.elsewhere is not None:
-            return plain(503, service.elsewhere.text)
-        while service.has_shown_enough:
-            await service.batches.kept()
-        answer = self._locks(user, parse_qs(url.query))
+        turn = Turn(user, partial(self._locks, user, parse_qs(url.query)))
+        service.held_back.add(turn)
+        answer = await turn.answer
         return answer if await service.batches.kept() else plain(503, "it was not kept")
 
     def _readiness(self) -> Answer:
@@ -183,6 +200,8 @@ class Http:
     def _locks(self, user: User, query: dict[str, list[str]]) -> Answer:
         """Locks in use that the user may read: ?prefix=db/&kind=holdfast.lock&limit=100&cursor=…"""
         service = self.service
+        if service.elsewhere is not None:
+            return plain(503, service.elsewhere.text)
         unknown = query.keys() - LOCKS
         if unknown:
             return plain(400, f"unknown parameter {min(unknown)!r}: there are {', '.join(LOCKS)}")

@@ -122,6 +122,8 @@ def command(connection: Connection, frame: Frame) -> bytes:
     asked = [name.upper() for name in frame[2:]] or names
     if what == b"COUNT":
         return connection.resp.encode(len(names))
+    # Others have their turn: all that there is takes as long as dozens of other requests.
+    connection.spent = True
     if what == b"LIST":
         return connection.resp.encode([name.lower() for name in names])
     if what == b"INFO":

@@ -174,14 +174,14 @@ class TaskWire:
             raise Lost(link.problem, sent=False)
         if not request.repeats and link.is_left:
             # What a server has closed does not take it, and nobody could tell that afterwards.
-            return self._hear_the_end(link)
+            return self._hear_the_end(link, until)
         return link.join(request, until) if type(request) is words.Step else link.send(request.packed, until)
 
-    async def _hear_the_end(self, link: PushStream) -> Any:
+    async def _hear_the_end(self, link: PushStream, until: float) -> Any:
         """Let those who wait have their replies, and then try elsewhere."""
-        while link.problem is None:  # noqa: ASYNC110 - the loop has not read it yet
+        while link.problem is None and clock.now() < until:  # noqa: ASYNC110 - the loop has not read it yet
             await asyncio.sleep(0)
-        raise Lost(link.problem, sent=False)
+        raise Lost(link.problem or "the server has closed the connection", sent=False)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
