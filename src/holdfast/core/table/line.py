@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 
-from holdfast.core.table.holders import SHORT, Holders
+from holdfast.core.table.holders import SHORT, Holders, first
 from holdfast.core.table.rows import Row
 
 CHUNK = 512
@@ -103,12 +103,7 @@ class Queue:
 
     def first(self, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
         """The first of them, alive, in the way of one which came at `before`: only a writer is in a reader's."""
-        for row in (self.writers if shared else self._rows).values():
-            if row.order >= before:
-                return None
-            if alive(row):
-                return row
-        return None
+        return first((self.writers if shared else self._rows).values(), (), before, alive)
 
 
 class Line:
