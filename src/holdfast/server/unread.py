@@ -37,7 +37,7 @@ class Unread:
         limit = self._service.limits.total_output
         unread = {one: one.unread() for one in self._service.connections}
         total = sum(unread.values())
-        # Those in one turn at once: to find out again whose turn it is costs as much as to look.
+        # Sorted once: to find the worst anew for each that goes would cost a look at all of them each time.
         worst = heaviest_first(unread, unread.__getitem__)
         while total > limit:
             total -= self._end(*next(worst))
