@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from holdfast.core import deadline as deadlines
@@ -22,8 +23,8 @@ FIRST_POLL, LAST_POLL = 2.0, 10.0
 class Missed(Exception):
     """The wait is over and the lock was not granted; the claim is withdrawn."""
 
-    def __init__(self, place: Place | Refused) -> None:
-        self.place = place
+    def __init__(self, place: Place | Refused, seen_at: float) -> None:
+        self.place, self.seen_at = place, seen_at
         super().__init__()
 
 
@@ -79,7 +80,7 @@ async def acquire(
         if tries:
             raise
         by = max(io.now(), started + (wait or 0.0) + GRACE)
-        holders = await who_holds(client, spec, missed.place.blocker, by)
+        holders = await who_holds(client, spec, missed, by)
         place = missed.place.position if isinstance(missed.place, Place) else None
         raise NotAcquired(spec.name, io.now() - started, holders=holders, place=place, kind=spec.kind) from None
 
@@ -92,15 +93,15 @@ async def try_acquire(client: Client, spec: Spec, taken: list[Hold]) -> Hold | N
         return None
 
 
-async def who_holds(client: Client, spec: Spec, seen: Party | None, by: float) -> tuple[Party, ...]:
-    """Who holds the lock now, for a message; who was seen before if the engine cannot say."""
-    try:
-        info = await client.verbs.inspect(client.kind(spec.kind), spec.name, by)
-    except EngineUnavailable:
-        info = None
-    if info is not None and info.holders:
-        return info.holders
-    return (seen,) if seen is not None else ()
+async def who_holds(client: Client, spec: Spec, missed: Missed, by: float) -> tuple[Party, ...]:
+    """The holder that the engine named with the place in the queue, else those that the engine names now.
+
+    The first costs no request. Some engines name only the waiter ahead, and have to be asked.
+    """
+    seen = missed.place.blocker
+    if seen is not None and seen.token is not None:
+        return (replace(seen, age=seen.age + client.io.now() - missed.seen_at),)
+    return await client.inspections.holders(client.kind(spec.kind), spec.name, by)
 
 
 def reenter(client: Client, spec: Spec, held: Hold, taken: list[Hold]) -> Hold | None:
@@ -176,6 +177,7 @@ async def look_out(
     assert client.keeper is not None
     client.keeper.sweep_soon()
     pauses = full_jitter(FIRST_POLL, LAST_POLL, io.uniform)
+    seen_at = io.now()
     while True:
         if spec.on_wait is not None:
             io.call_back(spec.on_wait, place)
@@ -185,7 +187,7 @@ async def look_out(
         client.check_open()
         sent = io.now()
         if not woken and until is not None and sent >= until:
-            raise Missed(place)
+            raise Missed(place, seen_at)
         try:
             standing = await (
                 client.verbs.look(claim, limit(client, until, sent)) if woken else enter_again(client, claim, until)
@@ -199,7 +201,7 @@ async def look_out(
             continue
         if not isinstance(standing, Place):
             return sent, standing
-        place = standing
+        place, seen_at = standing, sent
 
 
 async def enter_again(client: Client, claim: Claim, until: float | None) -> Standing | Deadlocked:
@@ -238,7 +240,7 @@ def refuse(client: Client, session: Session, spec: Spec, reply: object) -> None:
             # Ended by somebody else while it stood in line: it starts again at the end.
             return
         case Refused():
-            raise Missed(reply)
+            raise Missed(reply, client.io.now())
         case Deadlocked():
             raise Deadlock(spec.name, reply.cycle)
         case WrongLimit():

@@ -17,6 +17,7 @@ from holdfast.core.table.commands import Notice
 from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks.errand import Errand
+from holdfast.locks.holders import HolderInspections
 from holdfast.locks.keeper import RAN_OUT, Keeper, Withdrawal, log
 from holdfast.locks.owner import current_owner
 from holdfast.locks.session import Session
@@ -86,6 +87,7 @@ class Client:
         """What the keeper does now and then for the fronts of this client."""
         self.doubtful: set[str] = set()
         """Claims of which an `enter` was never answered: it may still arrive, after whatever is done to end them."""
+        self.inspections = HolderInspections(self.verbs)
         self._starting = threading.Lock()
 
     def __str__(self) -> str:
