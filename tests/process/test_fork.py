@@ -177,3 +177,72 @@ def test_a_fork_works_whatever_the_other_threads_were_doing(url: str) -> None:
     with Child("tests.process.test_fork:fork_among_threads", url, 20) as parent:
         parent.expect({"codes": [0]}, within=60.0)
         assert parent.ended() == 0, parent.complaints
+
+
+def fork_in_a_request(url: str) -> None:
+    """Fork while the keeper is in the middle of a request that does not end."""
+    sent, go = threading.Event(), threading.Event()
+    with holdfast.connect(url) as locks:
+        grant = locks.lock("k").acquire()
+        keeper = locks._core.keeper
+        assert keeper is not None
+        verbs: Any = keeper.verbs
+        renew = verbs.renew
+
+        async def slow(*args: Any) -> Any:
+            sent.set()
+            go.wait()
+            return await renew(*args)
+
+        verbs.renew = slow
+        keeper.beat_soon()
+        sent.wait()
+        if not (child := os.fork()):
+            tell({"valid": grant.valid, "parent holds": locks.lock("k").try_acquire() is None})
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        tell({"child ended with": code, "same thread": keeper.thread is not None and keeper.thread.is_alive()})
+        verbs.renew = renew
+        until = grant.remaining
+        go.set()
+        eventually(lambda: grant.remaining > until, "the keeper sends no heartbeat")
+        grant.release()
+    tell("released")
+
+
+def test_a_fork_does_not_wait_for_a_request_of_the_keeper(url: str) -> None:
+    with Child("tests.process.test_fork:fork_in_a_request", url) as parent:
+        parent.expect({"valid": False, "parent holds": True})
+        parent.expect({"child ended with": 0, "same thread": True})
+        parent.expect("released")
+        assert parent.ended() == 0, parent.complaints
+
+
+def fork_without_room(url: str) -> None:
+    """Fork, and find that no thread can be started afterwards."""
+    with holdfast.connect(url) as locks:
+        grant = locks.lock("k").acquire()
+        core: Any = locks._core
+        spawn = core._spawn
+
+        def no_room(work: Any) -> None:
+            work.close()
+            raise RuntimeError("can't start new thread")
+
+        core._spawn = no_room
+        if not (child := os.fork()):
+            os._exit(0)
+        os.waitpid(child, 0)
+        with pytest.raises(holdfast.LockLost, match="can't start new thread"):
+            grant.check()
+        tell({"valid": grant.valid, "lost": grant.lost.is_set()})
+        core._spawn = spawn
+        with locks.lock("other"):
+            tell("goes on")
+
+
+def test_a_keeper_that_cannot_go_on_after_a_fork_loses_its_grants_at_once(url: str) -> None:
+    with Child("tests.process.test_fork:fork_without_room", url) as parent:
+        parent.expect({"valid": False, "lost": True})
+        parent.expect("goes on")
+        assert parent.ended() == 0, parent.complaints

@@ -16,6 +16,7 @@ from holdfast.core.names import legible
 from holdfast.core.table.commands import Notice
 from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.locks import parking
 from holdfast.locks.errand import Errand
 from holdfast.locks.holders import HolderInspections
 from holdfast.locks.keeper import RAN_OUT, Keeper, Withdrawal, log
@@ -24,6 +25,7 @@ from holdfast.locks.session import Session
 from holdfast.locks.spec import Spec
 from holdfast.locks.wakeups import Wakeups
 from holdfast.model import Claim, LockEvent, LockInfo
+from holdfast.runtime import fork
 from holdfast.runtime.blocking import run
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
@@ -155,8 +157,13 @@ class Client:
         with self._starting:
             if self.keeper is None:
                 self.keeper = Keeper(self, self._keeper_verbs(), self._stalled)
-                self._spawn(self.keeper.run())
+                self.run_keeper(self.keeper)
             return self.keeper
+
+    def run_keeper(self, keeper: Keeper) -> None:
+        """Start the keeper's thread: the first one, or the one after a fork."""
+        running = self._spawn(keeper.run())
+        keeper.thread = running if isinstance(running, threading.Thread) else None
 
     def deliver(self, notice: Notice) -> None:
         """Take a notice from the engine, in any thread."""
@@ -260,9 +267,10 @@ class Client:
 clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+def _in_child() -> None:
     for client in list(clients):
         client.forked()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_in_child)
+fork.around(fork.THREADS, lambda: parking.park(list(clients)), lambda: parking.go_on(list(clients)))

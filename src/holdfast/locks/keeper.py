@@ -9,6 +9,7 @@ the simulator drives it too.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -61,6 +62,11 @@ class Keeper:
         self.failed = False
         """Whether it ended by an error of its own."""
         self.done = client.io.signal()
+        self.thread: threading.Thread | None = None
+        """Where it runs; None in a simulated world."""
+        self._parking = self._parked = False
+        """Whether its thread is to end, and whether it has ended, because the process is about to fork."""
+        self._gate = threading.Lock()
         self.wanted: deque[Signal] = deque()
         """Who waits for a session to be opened."""
         self.failure: HoldfastError | None = None
@@ -120,11 +126,31 @@ class Keeper:
         self.stopping = True
         self.verbs.bell.set()
 
+    def park(self) -> None:
+        """Ask for the end of the keeper's thread, between two pieces of work; the keeper itself goes on later."""
+        self._parking = True
+        self.verbs.bell.set()
+
+    def leave_park(self) -> bool:
+        """Take the request back; whether the thread has ended and has to be started again."""
+        with self._gate:
+            self._parking, parked = False, self._parked
+            self._parked = False
+            return parked
+
+    def fell(self, error: Exception) -> None:
+        """The keeper has ended by an error. Nothing is renewed any more: say so at once."""
+        self.client.keeper = None
+        self.fail(error)
+        if self.client.session is not None and self.client.session.over is None:
+            self.end(self.client.session, f"its keeper failed: {error!r}")
+        self.done.set()
+
     # In the keeper's thread
 
     async def run(self) -> None:
         """Keep the session until the client is closed."""
-        bell = self.verbs.bell
+        bell, parked = self.verbs.bell, False
         try:
             while not self.stopping:
                 due = self.next_due()
@@ -132,17 +158,22 @@ class Keeper:
                 await self.io.wait(bell, due)
                 self._sleeps_until = NEVER
                 bell.clear()
+                if parked := self._parking and self._parks():
+                    return
                 await self.work()
         except Exception as error:
-            # Without a keeper nothing is renewed: say so at once, not when somebody happens to look.
             log.exception("%s: the keeper failed", self.client)
-            self.client.keeper = None
-            self.fail(error)
-            if self.client.session is not None and self.client.session.over is None:
-                self.end(self.client.session, f"its keeper failed: {error!r}")
+            self.fell(error)
             raise
         finally:
-            self.done.set()
+            if not parked:
+                self.done.set()
+
+    def _parks(self) -> bool:
+        """Whether the thread still has to end. If so, it ends, and `leave_park` knows."""
+        with self._gate:
+            self._parked = self._parking
+            return self._parked
 
     def fail(self, error: Exception) -> None:
         """Tell those who wait for a session that none will come from here."""

@@ -30,7 +30,7 @@ from holdfast.engines.sqlite.rows import BoundReached, SqliteRows
 from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.model import Guarantees
-from holdfast.runtime import clock
+from holdfast.runtime import clock, fork
 from holdfast.runtime.blocking import BlockingIo
 from holdfast.runtime.turns import Turns
 
@@ -330,4 +330,4 @@ def _after_fork() -> None:
             port.end_turn()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork)
+fork.around(fork.CONNECTIONS, _before_fork, _after_fork)
