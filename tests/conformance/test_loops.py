@@ -1,4 +1,4 @@
-"""Every engine in another event loop than asyncio's own."""
+"""Every engine in another event loop than asyncio's own, and a client in another loop than its own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 import pytest
 import uvloop
 
+import holdfast
 from holdfast import aio
 
 
@@ -30,3 +31,28 @@ def test_a_lock_is_granted_and_passed_on_in_uvloop(url: str) -> None:
         first, second = runner.run(_pass_on(url))
 
     assert first < second
+
+
+@pytest.mark.any_connection
+def test_a_second_loop_is_refused_and_leaves_nothing_held(url: str) -> None:
+    """A program that calls `asyncio.run` twice and keeps its client."""
+
+    async def begin() -> tuple[aio.Client, aio.Grant]:
+        locks = await aio.connect(url)
+        return locks, await locks.lock("held").acquire()
+
+    async def go_on(locks: aio.Client) -> None:
+        async with locks.lock("k"):
+            raise AssertionError("the body ran")
+
+    async def end(locks: aio.Client, grant: aio.Grant) -> None:
+        async with locks.lock("k", wait=0.0):
+            assert grant.valid
+        await grant.release()
+        await locks.close()
+
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        locks, grant = first.run(begin())
+        with pytest.raises(holdfast.HoldfastError, match="connect again in this loop"):
+            second.run(go_on(locks))
+        first.run(end(locks, grant))

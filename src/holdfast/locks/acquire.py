@@ -38,6 +38,7 @@ async def acquire(
     give it back.
     """
     io = client.io
+    io.check_caller()
     started = now = io.now()
     until = None if wait is None else started + wait
     taken = [] if taken is None else taken

@@ -215,6 +215,7 @@ class Client:
 
     async def close(self) -> None:
         """End the session, which releases everything, and stop the keeper."""
+        self.io.check_caller()
         if self.closed:
             return
         self.closed = True

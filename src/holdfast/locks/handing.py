@@ -60,6 +60,7 @@ async def adopt(client: Client, text: str, taken: list[Hold]) -> None:
     It is in `taken` from the moment that it is held, so that a caller that is interrupted on its way back can give
     it back.
     """
+    client.io.check_caller()
     source, secret, kind, flags, name = parse(text)
     if not kind.startswith(client.kind("")):
         raise InvalidRequest("text", "…", f"it is from another namespace than {client.namespace!r}")

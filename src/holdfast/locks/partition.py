@@ -142,6 +142,7 @@ class PartitionFront:
 
     async def leave(self) -> None:
         """Stop being a member; our keys go to the others at once."""
+        self.client.io.check_caller()
         stay = self.stay
         if stay is not None:
             await self._end(stay)

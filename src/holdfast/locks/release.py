@@ -18,6 +18,7 @@ async def release(client: Client, hold: Hold, by: float = inf, grant: GrantView 
     The claim id is kept until the engine has confirmed: a release that failed may be repeated,
     and the keeper goes on by itself. One `grant` is one entry: it is released once, unless that failed.
     """
+    client.io.check_caller()
     entries = hold.entries
     try:
         last = hold.let_go(grant)

@@ -10,6 +10,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, Protocol, TypeVar
 
+from holdfast.errors import HoldfastError
 from holdfast.runtime import clock
 from holdfast.runtime.io import Event, Signal
 from holdfast.runtime.task import LoopTask
@@ -177,14 +178,31 @@ class AsyncioIo:
 
     def __init__(self, port: AsyncioPort, loop: asyncio.AbstractEventLoop) -> None:
         self.port, self.loop = port, loop
-        # Whoever calls is in this loop: to ask which one is running takes longer than all the rest of the question.
-        self.task: Callable[[], LoopTask | None] = partial(asyncio.current_task, loop)
         self._callbacks: set[asyncio.Task[Any]] = set()
 
+    def check_caller(self) -> None:
+        if asyncio._get_running_loop() is not self.loop:
+            state = "was closed" if self.loop.is_closed() else "is another one"
+            raise HoldfastError(
+                f"this client was connected in an event loop that {state}, and serves only that one: "
+                "connect again in this loop"
+            )
+
+    def task(self) -> LoopTask | None:
+        running = asyncio._get_running_loop()
+        if running is None:
+            return None  # the keeper's thread
+        if running is not self.loop:
+            self.check_caller()
+        return asyncio.current_task(running)
+
     def call(self, request: Any, until: float) -> Coroutine[Any, Any, Any]:
+        if asyncio._get_running_loop() is not self.loop:
+            self.check_caller()
         return self.port.call(request, until)
 
     async def wait(self, signal: Signal, until: float | None) -> bool:
+        self.check_caller()
         assert isinstance(signal, AsyncioSignal)
         return await signal.wait(None if until is None else until - clock.now())
 

@@ -87,6 +87,9 @@ class BlockingIo:
     def __init__(self, port: BlockingPort) -> None:
         self.port = port
 
+    def check_caller(self) -> None:
+        """Every thread may call."""
+
     async def call(self, request: Any, until: float) -> Any:
         return self.port.call(request, until)
 

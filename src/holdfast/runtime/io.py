@@ -48,6 +48,12 @@ class Io(Protocol):
         Work that limits itself in time does so without cancelling the task that it runs in.
         """
 
+    def check_caller(self) -> None:
+        """Raise HoldfastError if the caller runs in another event loop than the one that this Io belongs to.
+
+        Every call and wait checks it. What changes something before its first call checks it itself.
+        """
+
     def task(self) -> LoopTask | None:
         """The task that is running now, if a loop runs one."""
 

@@ -302,6 +302,9 @@ class SimulatedIo:
     def uniform(self, low: float, high: float) -> float:
         return self.world.random.uniform(low, high)
 
+    def check_caller(self) -> None:
+        """There is one world, and every task in it may call."""
+
     def task(self) -> LoopTask | None:
         return running_task()
 

@@ -82,6 +82,7 @@ class LoopIo(AsyncioIo):
         self.now = clock.now
 
     async def wait(self, signal: Signal, until: float | None) -> bool:
+        self.check_caller()
         assert isinstance(signal, AsyncioSignal)
         self.clock.on_jump[signal] = lambda: call_in_loop(self.loop, signal._wake)
         try:

@@ -37,6 +37,7 @@ class Election:
 
     async def resign(self) -> None:
         """Stop leading. Nothing happens if we do not lead."""
+        self._client.io.check_caller()
         grant, self._grant = self._grant, None
         if grant is not None and grant.valid:
             await grant.release()

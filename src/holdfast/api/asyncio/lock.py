@@ -22,6 +22,7 @@ class Scoped(ABC, Generic[G]):
     """Something that `async with` takes and gives back; one object serves many tasks."""
 
     def __init__(self, client: Core) -> None:
+        self._client = client
         self._entered: Entered[G] = Entered(client)
 
     @abstractmethod
@@ -37,6 +38,7 @@ class Scoped(ABC, Generic[G]):
     def __aexit__(
         self, kind: object, error: BaseException | None, trace: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
+        self._client.io.check_caller()
         return self._entered.pop().__aexit__(kind, error, trace)
 
 

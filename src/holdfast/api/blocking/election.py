@@ -38,6 +38,7 @@ class Election:
 
     def resign(self) -> None:
         """Stop leading. Nothing happens if we do not lead."""
+        self._client.io.check_caller()
         grant, self._grant = self._grant, None
         if grant is not None and grant.valid:
             grant.release()

@@ -92,6 +92,7 @@ class Grants(Mapping[str, Grant]):
 
     def release(self) -> None:
         """Give all of them back. LockLost if they were lost before."""
+        self._client.io.check_caller()
         for untie in self._ties:
             untie()
         run(several.release_all(self._client, list(self.values())))
