@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from holdfast.runtime import clock
+from holdfast.runtime.calls import begin
 from holdfast.runtime.io import Event, Signal
 from holdfast.runtime.task import running_task
 
@@ -61,12 +62,15 @@ class ThreadSignal:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine whose awaitables never suspend."""
+    """Run a coroutine whose awaitables never suspend: one call."""
     try:
+        begin(work)
         work.send(None)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
-    work.close()
+    finally:
+        # An interrupt may have come before its first bytecode. One that has run is closed already.
+        work.close()
     raise AssertionError("a blocking recipe suspended: it awaited something that is not its Io's")
 
 

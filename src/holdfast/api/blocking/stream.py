@@ -25,7 +25,10 @@ class Stream(Generic[T]):
         """Whose turn it is with the source, which is for one at a time."""
 
     def _ask(self) -> T:
-        return run(self._source.__anext__())  # type: ignore[arg-type]
+        return run(self._next())
+
+    async def _next(self) -> T:
+        return await anext(self._source)
 
     def _begin(self) -> None:
         if self._to_begin:
@@ -37,6 +40,8 @@ class Stream(Generic[T]):
 
     def __next__(self) -> T:
         try:
+            # Before the turn as well: a close that was interrupted may have kept it.
+            self._end.check()
             with self._turn:
                 self._end.check()
                 self._begin()
@@ -53,9 +58,12 @@ class Stream(Generic[T]):
         # Whoever has its turn closes the source when it is over.
         if self._turn.acquire(blocking=False):
             try:
-                run(self._source.aclose())  # type: ignore[attr-defined]
+                run(self._close())
             finally:
                 self._turn.release()
+
+    async def _close(self) -> None:
+        await self._source.aclose()  # type: ignore[attr-defined]
 
     def __enter__(self) -> Stream[T]:
         with self._turn:

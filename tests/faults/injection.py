@@ -1,0 +1,73 @@
+"""Raise an exception at a chosen moment of a call: at a function's entry, or after a call of C code.
+
+These are the moments at which the interpreter runs signal handlers, so an interrupt can come at
+each of them. A run without a fault counts them; then each of them gets its turn.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+NEVER_RAN = "ignore:coroutine .* was never awaited:RuntimeWarning"
+"""A filter for tests: a call that is interrupted before its first bytecode is a coroutine that never ran."""
+AFTER_C = ("c_return", "c_exception")
+FIRST_INSTRUCTION = 8
+"""A generator's frame beyond this has been suspended, and goes on."""
+
+
+class Injected(Exception):
+    """What a signal handler of the program raises, such as a soft time limit."""
+
+
+class Moments:
+    """Counts the moments of the code below `begin` in the call stack, and raises `error` at the chosen one."""
+
+    def __init__(self, chosen: int | None, error: type[BaseException]) -> None:
+        self.chosen, self.error = chosen, error
+        self.seen = 0
+        self.where = ""
+        """Where it was raised."""
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        """Call `work` with the fault armed."""
+        sys.setprofile(self._event)
+        try:
+            return work()
+        finally:
+            sys.setprofile(None)
+
+    def _event(self, frame: FrameType, event: str, argument: object) -> None:
+        if event in AFTER_C:
+            # What switches the fault off is not part of the work.
+            if argument is sys.setprofile:
+                return
+        elif event != "call" or goes_on(frame):
+            return
+        at, self.seen = self.seen, self.seen + 1
+        if at == self.chosen:
+            sys.setprofile(None)
+            code = frame.f_code
+            what = f"after {getattr(argument, '__qualname__', argument)}" if event != "call" else "entry"
+            self.where = f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}, {what}"
+            raise self.error(self.where)
+
+
+def goes_on(frame: FrameType) -> bool:
+    """Whether this is a generator that is resumed.
+
+    There the interpreter delivers a signal inside the generator's own `try`, as after a C call,
+    but a profiler's exception would skip its handlers.
+    """
+    generator = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    return bool(frame.f_code.co_flags & generator) and frame.f_lasti > FIRST_INSTRUCTION
+
+
+def count_moments(work: Callable[[], Any]) -> int:
+    """How many moments `work` has when nothing is raised."""
+    moments = Moments(None, Injected)
+    moments.run(work)
+    return moments.seen
