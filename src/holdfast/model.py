@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 MAX_TOKEN = 2**53 - 1
+HIGHEST_RAISE = MAX_TOKEN - 2**40
+"""Tokens cannot be raised further than this: enough are left for a million grants per second for twelve days."""
 
 Mode = Literal["exclusive", "shared"]
 EventType = Literal["granted", "queued", "released", "expired", "broken", "deadlock", "changed"]

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.cli import exit_codes
-from holdfast.model import MAX_TOKEN
+from holdfast.model import HIGHEST_RAISE
 from tests.cli.stage import Stage, eventually, wait_for_file, wait_for_waiters
 
 
@@ -229,7 +229,7 @@ def test_tokens_raise_makes_later_tokens_larger(stage: Stage) -> None:
         assert grant.token > above
 
 
-@pytest.mark.parametrize("above", [-1, MAX_TOKEN])
+@pytest.mark.parametrize("above", [-1, HIGHEST_RAISE + 1])
 def test_tokens_raise_refuses_what_is_no_token(stage: Stage, above: int) -> None:
     done = stage.call("tokens", "raise", stage.url, f"--above={above}")
 

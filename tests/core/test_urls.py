@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from holdfast.core.urls import Url, parse
+from holdfast.core.urls import Url, parse, shown
 from holdfast.errors import InvalidRequest
 
 
@@ -34,14 +36,49 @@ def test_what_is_no_engine_url_is_refused(text: str) -> None:
 
 def test_a_password_is_never_shown() -> None:
     url = parse("redis://me:secret@h1,h2/0?x=1")
-    assert str(url) == "redis://me@h1,h2/0"
+    assert str(url) == "redis://h1,h2/0"
     assert "secret" not in repr(url)
 
 
-def test_a_refused_url_does_not_show_its_password() -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        parse("redis://me:secret@h/0?nonsense")
-    assert "secret" not in str(refused.value)
+SECRETS = [
+    "qqq/zzz",
+    "qqq?zzz",
+    "qqq#zzz",
+    "qqq@zzz",
+    "qqq%zzz",
+    "qqq//zzz",
+    "qqq=1&qqq=zzz",
+    "123/zzz",
+    "?/zzz",
+    "qqq:zzz",
+]
+FORMS = [
+    "{scheme}://{secret}:x@h", "{scheme}://u:{secret}@h", "{scheme}://u:{secret}@h:1,h2/0?a=1", "{scheme}://{secret}@h",
+    "{scheme}:///u:{secret}@h", "{scheme}:/u:{secret}@h", "{scheme}//u:{secret}@h", "u:{secret}@h", "u:{secret}://x@h",
+    "{scheme}://u:{secret}@h?x=a@b", "{scheme}://u:{secret}@h?nonsense",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("scheme", ["redis", "etcd", "sqlite", "Unknown", "no scheme"])
+def test_nothing_before_the_last_at_sign_is_shown_whether_the_url_is_valid_or_not(form: str, scheme: str) -> None:
+    for text in (form.format(scheme=scheme, secret=secret) for secret in SECRETS):
+        try:
+            url = parse(text)
+            seen = f"{url} {url!r}"
+        except InvalidRequest as refused:
+            seen = f"{refused} {refused!r} {refused.value} {refused.__cause__}"
+
+        assert re.findall("zzz|qqq|123", f"{seen} {shown(text)}") == [], text
+        assert shown(text).endswith(text.rpartition("@")[2].partition("?")[0])
+
+
+def test_an_at_sign_in_a_path_or_an_option_is_written_with_its_number() -> None:
+    url = parse("zookeeper://u:p@h/a%40b?x=c%40d")
+    assert (url.path, url.options, url.password) == ("a@b", {"x": "c@d"}, "p")
+    with pytest.raises(InvalidRequest, match="%40"):
+        parse("zookeeper://h/a@b")
+    assert parse("sqlite:////home/me@corp/locks.db").path == "/home/me@corp/locks.db"
 
 
 def test_an_unknown_option_names_the_nearest() -> None:

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from holdfast.model import HIGHEST_RAISE
 from tests.server.conftest import Speak
 from tests.servers.lock_server import LockServer, Wire
 
@@ -149,4 +150,4 @@ def test_tokens_are_raised(wire: Wire, name: str) -> None:
 
     wire("HF.RELEASE", f"{session}-1")
     assert wire("HF.ACQUIRE", f"{session}-2", name)[1] > token + 1000
-    assert str(wire("HF.RAISE", 2**53 - 1)).startswith("HFINVALID")
+    assert str(wire("HF.RAISE", HIGHEST_RAISE + 1)).startswith("HFINVALID")

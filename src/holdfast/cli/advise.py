@@ -11,6 +11,7 @@ import click
 from holdfast.advice.questions import QUESTIONS, Question
 from holdfast.advice.tree import choose_engine, decide
 from holdfast.cli import options, screen
+from holdfast.core.urls import shown
 
 
 def answer_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,6 +71,8 @@ def advise(url: str | None, as_json: bool, **given: str | None) -> None:
     advice = decide(interview.ask)
     engine = None if url is not None else choose_engine(interview.ask, advice.strength)
     place = url if advice.strength != "none" else None
+    if place is not None and "@" in place:
+        place = shown(place)
     if engine is not None:
         place = engine.url
     program = advice.program(place or "")

@@ -14,6 +14,7 @@ import click
 
 from holdfast.cli import screen, verdict
 from holdfast.cli.options import SECONDS, json_option
+from holdfast.core.urls import shown
 from holdfast.verify import report
 from holdfast.verify.faults import FAULTS, choose
 from holdfast.verify.performance import Performance
@@ -40,8 +41,12 @@ class Wish:
 
     @property
     def command(self) -> str:
-        """The line that runs it again. The moments at which processes run are chance; everything else is the seed's."""
-        words = ["holdfast", "verify", self.target, "--seed", str(self.seed), "--faults", self.faults]
+        """The line that runs it again. The moments at which processes run are chance; everything else is the seed's.
+
+        Without user and password: it is printed, and written into reports.
+        """
+        target = shown(self.target) if "@" in self.target else self.target
+        words = ["holdfast", "verify", target, "--seed", str(self.seed), "--faults", self.faults]
         words += ["--seconds", f"{self.seconds:g}", "--clients", str(self.clients)]
         words += ["--ttl", f"{self.ttl:g}"] if self.ttl is not None else []
         words += ["--workloads", self.workloads] if self.workloads != "all" else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -9,8 +10,26 @@ from urllib.parse import parse_qsl, unquote
 
 from holdfast.errors import InvalidRequest
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_EXAMPLES = "an engine URL looks like sqlite:///locks.db or redis://127.0.0.1:6379/0"
 
-@dataclass(frozen=True, slots=True)
+
+def shown(text: str) -> str:
+    """An address fit for a message: nothing between `//` and the last `@`, and no options.
+
+    A password may contain any character, also where the address is not valid. So the last `@` decides.
+    """
+    scheme, slashes, rest = text.partition("//")
+    if not slashes:
+        scheme, rest = "", text
+    _, at, rest = rest.rpartition("@")
+    rest = rest.partition("?")[0] if at or "?" not in rest else f"{rest.partition('?')[0]}?…"
+    if not _SCHEME.fullmatch(scheme.removesuffix(":")):
+        scheme, slashes = "", slashes and f"…{slashes}"
+    return f"{scheme}{slashes}{'…@' if at else ''}{rest}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Url:
     """An engine's address, taken apart."""
 
@@ -19,14 +38,18 @@ class Url:
     path: str = ""
     """What follows the authority, decoded, without its first slash: SQLAlchemy's habit."""
     user: str = ""
-    password: str = field(default="", repr=False)
+    password: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The address without its secrets, fit for a message."""
-        at = f"{self.user}@" if self.user else ""
+        """The address without user, password and options, fit for a message."""
         path = f"/{self.path}" if self.path else ""
-        return f"{self.scheme}://{at}{','.join(self.hosts)}{path}"
+        if not self.hosts and "@" in path:
+            path = f"…@{path.rpartition('@')[2]}"
+        return f"{self.scheme}://{','.join(self.hosts)}{path}"
+
+    def __repr__(self) -> str:
+        return f"Url({str(self)!r})"
 
     def check_options(self, known: Iterable[str]) -> None:
         """Refuse an option that the engine does not know, naming the nearest."""
@@ -47,19 +70,26 @@ class Url:
 
 def parse(text: str) -> Url:
     """Take `scheme://user:password@h1,h2/path?option=value` apart."""
-    if not isinstance(text, str) or "://" not in text:
-        raise InvalidRequest("url", text, "an engine URL looks like sqlite:///locks.db or redis://127.0.0.1:6379/0")
-    scheme, rest = text.split("://", 1)
+    if not isinstance(text, str):
+        raise InvalidRequest("url", type(text).__name__, _EXAMPLES)
+    scheme, separator, rest = text.partition("://")
+    if not separator or not _SCHEME.fullmatch(scheme):
+        raise InvalidRequest("url", shown(text), _EXAMPLES)
     rest, _, query = rest.partition("?")
     authority, slash, path = rest.partition("/")
+    is_file = scheme.lower() == "sqlite" and not authority
+    if "@" in path + query and not is_file:
+        # The password may be what has the `/` or `?` in it. Then its rest must not be taken for a path and shown.
+        rule = "write / ? # @ in a user or password as %2F %3F %23 %40, and @ in a path or an option as %40"
+        raise InvalidRequest("url", shown(text), rule)
     credentials, _, hosts = authority.rpartition("@")
     user, _, password = credentials.partition(":")
     options: dict[str, str] = {}
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
-    except ValueError as error:
-        # Not the whole text: it may have a password in it.
-        raise InvalidRequest("url options", query, f"they cannot be read: {error}") from error
+    except ValueError:
+        # Neither the options nor what Python says of them, which quotes them.
+        raise InvalidRequest("url options", shown(text), "they cannot be read: ?name=value&name=value") from None
     for key, value in pairs:
         if key in options:
             raise InvalidRequest("url option", key, "it is given twice")

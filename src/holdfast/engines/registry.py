@@ -112,4 +112,4 @@ def lent_url(lender: object) -> Url:
         if url is not None:
             return url
     known = ", ".join(sorted(point.name for point in entry_points(group=LENDERS)))
-    raise InvalidRequest("url", lender, f"it is an engine URL, or an existing client of one of: {known}")
+    raise InvalidRequest("url", type(lender).__name__, f"it is an engine URL, or an existing client of one of: {known}")

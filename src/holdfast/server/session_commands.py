@@ -175,8 +175,8 @@ def raise_tokens(connection: Connection, frame: Frame) -> bytes:
     above = grammar.whole(frame[1])
     if "" not in connection.user.breaks:
         raise WireError("NOPERM", "raising the tokens needs the right to break every name")
-    if above >= model.MAX_TOKEN:
-        raise grammar.invalid("number", frame[1], "no token would be left")
+    if above > model.HIGHEST_RAISE:
+        raise grammar.invalid("number", frame[1], f"at most {model.HIGHEST_RAISE}, which leaves 2^40 tokens")
     connection.service.step(commands.RaiseTokens(above))
     log.info("tokens raised", extra={"above": above, "user": connection.user.name})
     return OK

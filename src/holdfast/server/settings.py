@@ -30,7 +30,8 @@ class Settings:
     """A valid configuration."""
 
     listen: tuple[Address, ...] = DEFAULT_LISTEN
-    store: str = DEFAULT_STORE
+    store: str = field(default=DEFAULT_STORE, repr=False)
+    """A URL, which may contain a password."""
     advertise: Address | None = None
     """Where clients reach this one of several servers."""
     http: Address | None = None
@@ -124,7 +125,9 @@ def parse(found: Mapping[str, Any]) -> Settings:
     for key, value in text.items():
         allowed = {"log_format": LOG_FORMATS, "log_level": LOG_LEVELS}.get(key)
         if not isinstance(value, str) or (allowed is not None and value not in allowed):
-            raise InvalidRequest(key, value, f"it is one of {', '.join(allowed)}" if allowed else "it is a URL")
+            if allowed is None:
+                raise InvalidRequest(key, type(value).__name__, "it is a URL")
+            raise InvalidRequest(key, value, f"it is one of {', '.join(allowed)}")
     insecure = found.get("insecure", False)
     if not isinstance(insecure, bool):
         raise InvalidRequest("insecure", insecure, "it is true or false")

@@ -7,7 +7,7 @@ from holdfast.core.table.changes import DropCell, PutCell, PutCounter
 from holdfast.core.table.commands import CellGet, CellSet, CellValue, Done, Mismatch, RaiseTokens
 from holdfast.core.table.rows import Cell
 from holdfast.core.table.step import Asking, Step
-from holdfast.model import MAX_TOKEN, LockEvent
+from holdfast.model import HIGHEST_RAISE, LockEvent
 
 
 def watch_kind(kind: str) -> str:
@@ -36,6 +36,7 @@ def put(step: Step, command: CellSet) -> Asking[CellValue | Mismatch]:
         step.changes.append(DropCell(command.kind, command.name))
         version = 0
     else:
+        step.check_numbers(bucket)
         version = step.number(bucket)
         expires_at = None if command.keep is None else step.now + command.keep
         step.changes.append(PutCell(Cell(command.kind, command.name, command.value, version, command.keep, expires_at)))
@@ -46,7 +47,7 @@ def put(step: Step, command: CellSet) -> Asking[CellValue | Mismatch]:
 
 def raise_tokens(step: Step, command: RaiseTokens) -> Asking[Done]:
     """Move every counter past `above`; one that is past it already stays."""
-    assert 0 <= command.above < MAX_TOKEN
+    assert 0 <= command.above <= HIGHEST_RAISE
     for bucket in range(step.buckets):
         last: int = yield ask.Counter(bucket)
         if last < command.above:

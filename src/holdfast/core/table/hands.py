@@ -54,7 +54,10 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
     cycle = yield from closes_cycle(step, old, claim.owner)
     if cycle:
         return Deadlocked(cycle)
-    token = yield from step.count(step.bucket(claim.name))
+    bucket = step.bucket(claim.name)
+    yield from step.read_counter(bucket)
+    step.check_numbers(bucket)
+    token = step.number(bucket)
     on_name: tuple[Row, ...] = yield ask.OnName(claim.kind, claim.name, holding=True)
     # Whatever the sender entered again has the same order: what the adopter excludes goes with the grant.
     excluded = [row for row in on_name if row.order == old.order and row.id != old.id and conflict(row.claim, claim)]

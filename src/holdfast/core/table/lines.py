@@ -21,7 +21,7 @@ from holdfast.core.table.commands import (
 )
 from holdfast.core.table.rows import WITHDRAWN, Row, Session, Tombstone, party
 from holdfast.core.table.step import Asking, Step
-from holdfast.model import Claim, Gone, Granted, Place, Refused
+from holdfast.model import MAX_TOKEN, Claim, Gone, Granted, Place, Refused
 
 EnterReply = Granted | Place | Refused | Gone | SessionOver | Deadlocked | WrongLimit
 
@@ -67,6 +67,7 @@ def enter(step: Step, command: Enter) -> Asking[EnterReply]:
             return (yield from reenter(step, claim, cover))
     if blocker is not None and blocker.claim.limit:
         return WrongLimit(blocker.claim.limit)
+    step.check_numbers(bucket)
     if blocker is None:
         row = admission.take(step, claim, bucket, None)
         if step.watched:
@@ -198,8 +199,10 @@ def pass_on(step: Step, kind: str, name: str, counted: bool) -> Asking[None]:
             # readers of the whole subtree wait for it too.
             after, plain = row.order, True
             continue
-        token = yield from step.count(step.bucket(name))
-        yield from step.tell("granted", step.grant(row, token))
+        bucket = step.bucket(name)
+        if (yield from step.read_counter(bucket)) >= MAX_TOKEN:
+            return
+        yield from step.tell("granted", step.grant(row, step.number(bucket)))
         if row.exclusive:
             return
         after = row.order

@@ -13,7 +13,7 @@ from holdfast.core.table import questions as ask
 from holdfast.core.table.commands import Deadlocked, WrongLimit
 from holdfast.core.table.rows import Row
 from holdfast.core.table.step import Asking, Step
-from holdfast.model import Claim, Granted, Place, Refused
+from holdfast.model import MAX_TOKEN, Claim, Granted, Place, Refused
 
 PermitReply = Granted | Place | Refused | Deadlocked | WrongLimit
 
@@ -34,6 +34,7 @@ def enter(step: Step, claim: Claim, bucket: int, first: Row | None, holders: ask
     """Take a free permit if nobody stands in line for it; `first` is the head of the line."""
     if first is not None and first.claim.limit != claim.limit:
         return WrongLimit(first.claim.limit)
+    step.check_numbers(bucket)
     held = taken(holders)
     slot = next(free_slots(held.slots, claim.limit), None)
     if first is not None and slot is not None:
@@ -64,6 +65,8 @@ def pass_on(step: Step, kind: str, name: str) -> Asking[None]:
         slot = next(free, None)
         if slot is None:
             return
-        token = yield from step.count(step.bucket(name))
-        yield from step.tell("granted", step.grant(row, token, slot))
+        bucket = step.bucket(name)
+        if (yield from step.read_counter(bucket)) >= MAX_TOKEN:
+            return
+        yield from step.tell("granted", step.grant(row, step.number(bucket), slot))
         after = row.order

@@ -13,7 +13,8 @@ from typing import Any
 from holdfast.core.table.changes import DropRow, PutRow
 from holdfast.core.table.dictionary import Dictionary
 from holdfast.core.table.rows import Row
-from holdfast.model import MAX_TOKEN, Claim
+from holdfast.core.table.step import LAST_NEW
+from holdfast.model import Claim
 
 _new_row: Callable[[tuple[Any, ...]], Row] = partial(tuple.__new__, Row)
 """A row of all its fields, in half the time that their names take."""
@@ -41,7 +42,7 @@ def carry_out(table: Dictionary, steps: Iterable[Plain], now: float, done: list[
             break
         if claim is not None:
             key = (claim.kind, claim.name)
-            if key in alone or key in lines or id_ in rows or "/" in claim.name or number >= MAX_TOKEN:
+            if key in alone or key in lines or id_ in rows or "/" in claim.name or number >= LAST_NEW:
                 break
             if claim.limit or claim.reentrant or claim.subtree:
                 break

@@ -17,6 +17,10 @@ T = TypeVar("T")
 Asking = Generator[ask.Question, Any, T]
 """A part of a step: asks questions, is sent the answers, returns a T."""
 
+LAST_NEW = MAX_TOKEN - 2**32
+"""New claims and cells get no numbers above this. The rest is for claims in the queue, so that a
+release cannot fail."""
+
 MOST_LETTERS = 10_000
 """A watch that has not fetched this many events gets no more: it is told that it fell behind."""
 
@@ -41,20 +45,24 @@ class Step:
         """Whether the session has not run out. It is this clock alone that decides."""
         return session is not None and session.expires_at > self.now
 
+    def check_numbers(self, bucket: int) -> None:
+        """Refuse a step that needs a new number if there is none. Called before the step changes anything."""
+        if self.last[bucket] >= LAST_NEW:
+            raise EngineUnavailable("the lock table", "every token under 2^53 has been given out", "not done")
+
     def number(self, bucket: int) -> int:
         """The next number of a counter that was read in this step."""
         number = self.last[bucket] + 1
-        if number > MAX_TOKEN:
-            raise EngineUnavailable("the lock table", "every token under 2^53 has been given out", "not done")
+        assert number <= MAX_TOKEN, "it was checked that there is one"
         self.last[bucket] = number
         self.changes.append(PutCounter(bucket, number))
         return number
 
-    def count(self, bucket: int) -> Asking[int]:
-        """The next number of a counter that may not have been read yet."""
+    def read_counter(self, bucket: int) -> Asking[int]:
+        """The last number of a counter that may not have been read yet."""
         if bucket not in self.last:
             self.last[bucket] = yield ask.Counter(bucket)
-        return self.number(bucket)
+        return self.last[bucket]
 
     def grant(self, row: Row, token: int, slot: int | None = None) -> Row:
         """Turn a claim in line into a grant, by somebody else's request: its session is told."""

@@ -57,7 +57,8 @@ def parse_address(url: Url) -> ZooKeeperAddress:
     tls = url.flag("tls")
     for option in ("ca", "cert", "key", "key_password", "verify", "hostname"):
         if option in options and not tls:
-            raise InvalidRequest(f"url option {option}", options[option], "it needs tls=1")
+            value = "…" if option == "key_password" else options[option]
+            raise InvalidRequest(f"url option {option}", value, "it needs tls=1")
     settings: dict[str, Any] = {
         "use_ssl": tls,
         "ca": options.get("ca"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
+from holdfast.core.urls import shown
 from holdfast.engines.registry import how_to_get
 from holdfast.errors import InvalidRequest
 from holdfast.verify.target import Target
@@ -31,7 +32,7 @@ def make_target(name: str, folder: Path) -> Target:
         return UrlTarget(folder, name)
     place = TARGETS.get(name)
     if place is None:
-        raise InvalidRequest("target", name, f"an engine URL, or one of {', '.join(TARGETS)}")
+        raise InvalidRequest("target", shown(name), f"an engine URL, or one of {', '.join(TARGETS)}")
     module, _, attribute = place.partition(":")
     try:
         found: type[Target] = getattr(importlib.import_module(module), attribute)

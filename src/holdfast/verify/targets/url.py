@@ -23,7 +23,9 @@ class UrlTarget(Target):
         super().__init__(folder)
         self._url, self._parsed = url, urls.parse(url)
         if self._parsed.scheme == "memory":
-            raise InvalidRequest("target", url, "each process has a memory:// of its own, and clients are processes")
+            raise InvalidRequest(
+                "target", urls.shown(url), "each process has a memory:// of its own, and clients are processes"
+            )
 
     @property
     def shown(self) -> str:
