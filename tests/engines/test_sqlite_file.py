@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import sqlite3
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast import aio
 from holdfast.engines.sqlite.engine import SqlitePort
 from holdfast.runtime import machine
 from tests.faults.children import ROOT, eventually
@@ -358,6 +360,88 @@ def test_a_fork_leaves_nothing_open_although_a_client_connects_meanwhile(
 
         ports: list[Any] = [client._core.verbs.io.port for client in clients]  # type: ignore[attr-defined]
         assert [port.connection for port in ports] == [None] * 3
+
+
+# A file that goes away while it is in use
+
+
+def delete(path: Path) -> None:
+    for file in path.parent.glob("locks.db*"):
+        if file.is_file():
+            file.unlink()
+
+
+def delete_the_folder(path: Path) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.mkdir()
+
+
+def move_away(path: Path) -> None:
+    for file in path.parent.glob("locks.db*"):
+        file.rename(path.parent / f"old-{file.name}")
+
+
+def put_a_new_one_in_its_place(path: Path) -> None:
+    with holdfast.connect(f"sqlite:///{path.parent}/new.db"):
+        delete(path)
+    (path.parent / "new.db").rename(path)
+
+
+def put_a_copy_in_its_place(path: Path) -> None:
+    """A copy that knows the session, and not what it has taken since."""
+    for file in list(path.parent.glob("copy-*")):
+        file.replace(path.parent / file.name.removeprefix("copy-"))
+
+
+def copy(path: Path) -> None:
+    source, target = sqlite3.connect(path), sqlite3.connect(path.parent / f"copy-{path.name}")
+    source.backup(target)
+    source.close()
+    target.close()
+
+
+REPLACED = [delete, delete_the_folder, move_away, put_a_new_one_in_its_place, put_a_copy_in_its_place]
+
+
+@pytest.mark.parametrize("replace", REPLACED)
+@pytest.mark.parametrize("first", ["holder", "rival"])
+def test_a_file_that_is_deleted_or_replaced_costs_its_users_what_they_hold_and_makes_no_second_world(
+    url: str, path: Path, replace: Callable[[Path], None], first: str
+) -> None:
+    with holdfast.connect(url, ttl=1.0) as holder, holdfast.connect(url, ttl=1.0) as rival:
+        with rival.lock("before"), holder.lock("before the copy"):
+            copy(path)
+        held = holder.lock("k").acquire()
+        also_held = rival.lock("l").acquire()
+
+        replace(path)
+        if first == "rival":
+            rival.lock("m").acquire().release()
+
+        assert held.lost.wait(5.0)
+        assert also_held.lost.wait(5.0)
+        for grant in held, also_held:
+            with pytest.raises(holdfast.LockLost, match="the database file was deleted or replaced"):
+                grant.release()
+        assert not holder.list()
+        for one, other in (holder, rival), (rival, holder):
+            with one.lock("k", wait=5.0) as grant:
+                assert grant.token > also_held.token
+                assert other.lock("k").try_acquire() is None
+
+
+async def test_a_waiter_moves_to_the_new_file(url: str, path: Path) -> None:
+    async with aio.connect(url, ttl=1.0) as holder, aio.connect(url, ttl=1.0) as waiter:
+        held = await holder.lock("k").acquire()
+        waiting = asyncio.create_task(waiter.lock("k").acquire(wait=10.0))
+        await asyncio.to_thread(eventually, lambda: waiter._core.waiting, "nothing waits")
+        delete(path)
+        grant = await waiting
+
+        assert grant.valid
+        await asyncio.wait_for(held.lost.wait(), 5.0)
+        assert await holder.lock("k").try_acquire() is None
+        await grant.release()
 
 
 # The file that nobody has named

@@ -236,7 +236,7 @@ def refuse(client: Client, session: Session, spec: Spec, reply: object) -> None:
     """Raise what the engine's answer means; return for another try under a new session or claim."""
     match reply:
         case SessionOver():
-            client.session_ended(session)
+            client.session_ended(session, reply)
         case Gone():
             # Ended by somebody else while it stood in line: it starts again at the end.
             return

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from holdfast.core.names import legible
-from holdfast.core.table.commands import Notice
+from holdfast.core.table.commands import Notice, SessionOver
 from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks import parking
@@ -141,10 +141,10 @@ class Client:
                 # Each its own: one that all who wait raise would show the calls of all of them.
                 raise copy.copy(failure) from failure.__cause__
 
-    def session_ended(self, session: Session) -> None:
+    def session_ended(self, session: Session, reply: SessionOver) -> None:
         """The engine says that there is no such session any more."""
         if session.over is None:
-            self.start_keeper().end(session, RAN_OUT)
+            self.start_keeper().end(session, reply.reason or RAN_OUT)
 
     def check_open(self) -> None:
         if self.closed:

@@ -87,7 +87,7 @@ async def adopt(client: Client, text: str, taken: list[Hold]) -> None:
             await client.io.shielded(client.withdraw(claim, True))
             raise
         if isinstance(reply, SessionOver):
-            client.session_ended(session)
+            client.session_ended(session, reply)
             continue
         if isinstance(reply, Gone):
             raise NotHeld(name, 0, reply.reason)

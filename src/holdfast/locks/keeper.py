@@ -295,7 +295,7 @@ class Keeper:
     def answered(self, session: Session, sent: float, reply: Renewed | SessionOver) -> None:
         """Take the answer to a heartbeat that was sent at `sent`, whoever sent it."""
         if isinstance(reply, SessionOver):
-            self.end(session, RAN_OUT)
+            self.end(session, reply.reason or RAN_OUT)
             return
         session.deadline = max(session.deadline, deadlines.deadline(sent, reply.ttl))
         session.in_danger, self.trouble = False, None

@@ -265,7 +265,7 @@ class PartitionFront:
             keeper.withdraw(claim, unanswered=True)
             raise
         if isinstance(reply, SessionOver):
-            client.session_ended(session)
+            client.session_ended(session, reply)
         if not isinstance(reply, Granted):
             return
         hold = keep(client, session, claim, reply, sent)

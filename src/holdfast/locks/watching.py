@@ -110,7 +110,7 @@ class Watching:
                 reply = await client.verbs.watch(self.session.id, self.id, client.kind(""), self.prefix, self.until())
             if not isinstance(reply, SessionOver):
                 return
-            client.session_ended(self.session)
+            client.session_ended(self.session, reply)
 
     async def next_letters(self, until: float | None) -> tuple[LockEvent, ...]:
         """Wait for something to happen; nothing if `until` comes first, or if the watch had to begin anew.

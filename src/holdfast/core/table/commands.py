@@ -189,6 +189,9 @@ class Renewed:
 class SessionOver:
     """There is no such session any more: all that it held is lost."""
 
+    reason: str = ""
+    """Why, if the engine knows more than that its time was over."""
+
 
 @dataclass(slots=True)
 class Done:

@@ -15,7 +15,7 @@ LITTLE_ROOM = 64 * 1024 * 1024
 
 def check_up(file: SqliteFile) -> list[Finding]:
     """Look at the file and what it lies on. That it could be opened has been checked already."""
-    connection = file.connect()
+    connection, _ = file.connect()
     try:
         return [_file_system(file), _room(file), _access(file), _integrity(connection), _sessions(connection), _scope()]
     except sqlite3.Error as error:

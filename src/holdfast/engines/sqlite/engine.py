@@ -5,6 +5,7 @@ One short transaction a step; processes wake each other through named pipes besi
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import sqlite3
@@ -17,7 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.table import Outcome, apply
-from holdfast.core.table.commands import CellSet, Close, Command, Done, Notice, Open, RaiseTokens
+from holdfast.core.table.commands import (
+    GONE,
+    CellSet,
+    Close,
+    Command,
+    Done,
+    Notice,
+    Open,
+    RaiseTokens,
+    SessionOver,
+)
 from holdfast.core.table.machine import READS
 from holdfast.core.urls import Url
 from holdfast.engines.checkup import Finding
@@ -25,7 +36,7 @@ from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.memory import GUARANTEES as MEMORY
 from holdfast.engines.sqlite.bell import Bell, ring
 from holdfast.engines.sqlite.checkup import check_up
-from holdfast.engines.sqlite.file import SqliteFile, raise_bound, unavailable
+from holdfast.engines.sqlite.file import FileIdentity, SqliteFile, raise_bound, unavailable
 from holdfast.engines.sqlite.rows import BoundReached, SqliteRows
 from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import EngineUnavailable, InvalidRequest
@@ -36,6 +47,10 @@ from holdfast.runtime.turns import Turns
 
 if TYPE_CHECKING:
     import asyncio
+
+log = logging.getLogger("holdfast")
+
+REPLACED = "the database file was deleted or replaced while it was in use"
 
 DURABLE = frozenset({CellSet, RaiseTokens})
 """Commands whose effect has to survive a power cut, not only a crash."""
@@ -75,6 +90,8 @@ class SqlitePort:
         # Reentrant, because then a thread can tell whether it has its turn: see `call_within`.
         self.turn = threading.RLock()
         self.connection: sqlite3.Connection | None = None
+        self.file: FileIdentity
+        """What the connection is to."""
         self.rows: SqliteRows
 
     def call(self, request: Command, until: float) -> Any:
@@ -94,11 +111,16 @@ class SqlitePort:
             if self.connection is not None and self.connection.in_transaction:
                 # Only a signal handler gets here, in the middle of a step of the same thread.
                 raise EngineUnavailable(self.engine.address, "a step of this thread is under way", "not done")
+            if self.connection is not None and self.engine.file.identity() != self.file:
+                self.engine.file.check_again()
+                self.disconnect()
             if self.connection is None:
-                self.connection = self.engine.file.connect()
+                self.connection, self.file = self.engine.file.connect()
                 self.rows = SqliteRows(self.connection)
+            for session in self.engine.sessions_elsewhere(self.file):
+                self._end_session(self.connection, session, until)
             if isinstance(request, Open):
-                self.engine.begin_listening(request.session.id)
+                self.engine.begin_listening(request.session.id, self.file)
             outcome = self._transact(self.connection, request, until)
             dropped, self.rows.dropped_sessions = self.rows.dropped_sessions, []
         finally:
@@ -106,7 +128,18 @@ class SqlitePort:
         self.engine.spread(outcome.notices, dropped)
         if isinstance(request, Close) and isinstance(outcome.reply, Done) and not outcome.reply.more:
             self.engine.end_listening(request.session)
+        if isinstance(outcome.reply, SessionOver):
+            asked = getattr(getattr(request, "claim", request), "session", "")
+            return SessionOver(self.engine.ended.get(asked, ""))
         return outcome.reply
+
+    def _end_session(self, connection: sqlite3.Connection, session: str, until: float) -> None:
+        """End a session of another file in this one, which may be a copy that was made while it was open."""
+        while True:
+            closed = self._transact(connection, Close(session), until).reply
+            if not (isinstance(closed, Done) and closed.more):
+                break
+        self.engine.end_elsewhere(session)
 
     def _transact(self, connection: sqlite3.Connection, command: Command, until: float) -> Outcome:
         durable = type(command) in DURABLE
@@ -225,7 +258,7 @@ class SqliteEngine:
         self.deliver: Deliver = nobody
         self.file = SqliteFile(Path(url.path).absolute(), self.address, url.flag("adopt"))
         # A file that cannot be used is reported when the client connects, not at its first lock.
-        self.file.connect().close()
+        self.file.connect()[0].close()
         self._start()
 
         self.ports: list[SqlitePort] = []
@@ -233,7 +266,10 @@ class SqliteEngine:
 
     def _start(self) -> None:
         self.bell: Bell | None = None
-        self.sessions: set[str] = set()
+        self.sessions: dict[str, FileIdentity] = {}
+        """Each session that is open, and the file in which it was opened."""
+        self.ended: dict[str, str] = {}
+        """Why the last session ended, if not by its time."""
         self._threads: ThreadPoolExecutor | None = None
 
     def port(self) -> SqlitePort:
@@ -258,7 +294,18 @@ class SqliteEngine:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="holdfast-sqlite")
         return self._threads
 
-    def begin_listening(self, session: str) -> None:
+    def sessions_elsewhere(self, file: FileIdentity) -> list[str]:
+        """Sessions that were opened in a file which the path has no longer."""
+        return [session for session, opened_in in list(self.sessions.items()) if opened_in != file]
+
+    def end_elsewhere(self, session: str) -> None:
+        """This session was opened in a file which the path has no longer: let its keeper ask, and find that out."""
+        log.error("%s: %s: what was held in it is lost", self.address, REPLACED)
+        self.ended = {session: REPLACED}
+        self.end_listening(session)
+        self.deliver(Notice(session, "", GONE))
+
+    def begin_listening(self, session: str, file: FileIdentity) -> None:
         if session not in self.sessions and self.bell is not None:
             # A client has one session at a time: earlier ones are over, or were never opened.
             for earlier in list(self.sessions):
@@ -271,11 +318,11 @@ class SqliteEngine:
                     f"a pipe for wake-ups cannot be made in {self.file.wake_folder.name}: {error}",
                     "not done",
                 ) from error
-            self.sessions.add(session)
+            self.sessions[session] = file
 
     def end_listening(self, session: str) -> None:
         if session in self.sessions and self.bell is not None:
-            self.sessions.discard(session)
+            self.sessions.pop(session, None)
             self.bell.forget(session)
 
     def spread(self, notices: Iterable[Notice], dropped: Iterable[str]) -> None:

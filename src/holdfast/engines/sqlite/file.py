@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import time
@@ -39,6 +40,10 @@ def unavailable(address: str, error: sqlite3.Error, committing: bool = False) ->
     return EngineUnavailable(address, problem, outcome)
 
 
+FileIdentity = tuple[int, int]
+"""Device and inode."""
+
+
 class SqliteFile:
     """The database file: checked once a process, connected to as often as needed."""
 
@@ -50,12 +55,34 @@ class SqliteFile:
     def refuse(self, problem: str) -> EngineUnavailable:
         return EngineUnavailable(self.address, problem, "not done")
 
-    def connect(self) -> sqlite3.Connection:
-        """A connection, with the schema made and the boot settled."""
+    def identity(self) -> FileIdentity | None:
+        """What file has the path now; None if there is none. A file that is open keeps its inode for itself."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def check_again(self) -> None:
+        """The path has another file now, of which nothing is known."""
+        self._checked = False
+
+    def connect(self) -> tuple[sqlite3.Connection, FileIdentity]:
+        """A connection, with the schema made and the boot settled, and the file that it is to."""
         until = clock.now() + PATIENCE
         while True:
+            before = self.identity()
             try:
-                return self._connect()
+                connection = self._connect()
+                after = self.identity()
+                if after is not None and before == after:
+                    return connection, after
+                # It was made just now, or replaced meanwhile: it is not known which file this connection is to.
+                connection.close()
+                self._checked = False
+                if clock.now() >= until:
+                    raise self.refuse("the file is deleted or replaced again and again")
+                continue
             except sqlite3.Error as error:
                 # Where several open a new file at once, SQLite gives up without waiting.
                 busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
