@@ -19,12 +19,14 @@ class Pair(NamedTuple):
 class Authority:
     """Vouches for those whom it issues certificates for."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, *, says_for_what: bool = True) -> None:
+        """`says_for_what`: the certificate has a key usage, which Python 3.13 and newer want of an authority."""
         self.folder, self.name = folder, name
+        key_usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"] if says_for_what else []
         self.own = Pair(folder / f"{name}.pem", folder / f"{name}.key")
         self._openssl(
             "req", "-x509", *self._new_key(self.own), "-days", "2", "-subj", f"/CN={name}",
-            "-addext", "basicConstraints=critical,CA:TRUE", "-out", str(self.own.certificate),
+            "-addext", "basicConstraints=critical,CA:TRUE", *key_usage, "-out", str(self.own.certificate),
         )  # fmt: skip
 
     def issue(self, common_name: str, file: str | None = None) -> Pair:
