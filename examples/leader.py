@@ -5,18 +5,18 @@ python leader.py DATABASE NAME
 
 import sqlite3
 import sys
+from contextlib import closing
 
 import holdfast
 from holdfast.fence import SqlFence
 
 path, name = sys.argv[1:]
-database = sqlite3.connect(path, timeout=30.0)
 fence = SqlFence()
-with database:
-    database.execute("CREATE TABLE IF NOT EXISTS plan (number INTEGER PRIMARY KEY, made_by TEXT)")
-    fence.create(database)  # the table of tokens, if it is not there yet
+with closing(sqlite3.connect(path, timeout=30.0)) as database, holdfast.connect() as locks:
+    with database:
+        database.execute("CREATE TABLE IF NOT EXISTS plan (number INTEGER PRIMARY KEY, made_by TEXT)")
+        fence.create(database)  # the table of tokens, if it is not there yet
 
-with holdfast.connect() as locks:
     election = locks.election("scheduler", value=name)
     with election.campaign() as grant:
         for _ in range(3):

@@ -8,12 +8,17 @@ later, or that takes over from one that was killed, sees it.
 
 import sqlite3
 import sys
+from contextlib import closing
 
 import holdfast
 from holdfast.fence import SqlFence
 
-database, fence = sqlite3.connect(sys.argv[1], timeout=30.0), SqlFence()
-with holdfast.connect() as locks, locks.lock("migrate", wait=60.0) as grant:
+fence = SqlFence()
+with (
+    closing(sqlite3.connect(sys.argv[1], timeout=30.0)) as database,
+    holdfast.connect() as locks,
+    locks.lock("migrate", wait=60.0) as grant,
+):
     with database:
         fence.create(database)  # the table of tokens, if it is not there yet
     with database:

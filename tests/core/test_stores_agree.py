@@ -26,12 +26,12 @@ prefixes = st.sampled_from(("", "a", "a/", "a/b", "ab", "e/"))
 cell_names = st.sampled_from(("c", "c/d"))
 
 
-def in_memory() -> SqliteRows:
+def in_memory() -> sqlite3.Connection:
     """An empty table in SQLite whose counter never meets its bound."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.executescript(files("holdfast.engines.sqlite").joinpath("schema.sql").read_text())
     connection.execute("INSERT INTO counter VALUES (0, 0, ?)", (MAX_TOKEN,))
-    return SqliteRows(connection)
+    return connection
 
 
 def comparable(outcome: Outcome) -> tuple[Any, ...]:
@@ -50,7 +50,8 @@ class Stores(Crowd):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows = in_memory()
+        self.connection = in_memory()
+        self.rows = SqliteRows(self.connection)
         self.fetched: dict[tuple[str, str], int] = {}
 
     def run_step(self, command: cmd.Command) -> Outcome:
@@ -59,6 +60,9 @@ class Stores(Crowd):
         other = apply(command, now, self.rows.answer, self.rows.put, wall=now)
         assert comparable(other) == comparable(outcome), command
         return outcome
+
+    def teardown(self) -> None:
+        self.connection.close()
 
     def begin_watching(self) -> None:
         """Two sessions hear of everything: they keep on as long as nobody closes them."""

@@ -61,9 +61,12 @@ def walk(crowd: Crowd, seed: int, steps: int) -> None:
     # Every walk has its own habits: what is rare in one is common in another.
     names = random.sample(NAMES, random.randint(1, len(NAMES)))
     weights = [weight * random.choice((0.2, 1, 5)) for weight in WEIGHTS]
-    crowd.begin()
-    for _ in range(steps):
-        stride(crowd, random, names, weights)
-        crowd.no_cycle_survives()
-        crowd.conflicting_claims_are_never_granted_together()
-        crowd.a_replay_gives_an_equal_table_in_which_nobody_waits_behind_nothing()
+    try:
+        crowd.begin()
+        for _ in range(steps):
+            stride(crowd, random, names, weights)
+            crowd.no_cycle_survives()
+            crowd.conflicting_claims_are_never_granted_together()
+            crowd.a_replay_gives_an_equal_table_in_which_nobody_waits_behind_nothing()
+    finally:
+        crowd.teardown()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
+from contextlib import closing
 from typing import Any
 
 import holdfast
@@ -66,8 +67,8 @@ class Worker:
 
 def main(url: str, database: str, ttl: str, fencing: str) -> None:
     """Serve until stdin ends."""
-    with holdfast.connect(url, ttl=float(ttl), app="demo") as locks:
-        worker = Worker(locks, sqlite3.connect(database), fencing == "fenced")
+    with closing(sqlite3.connect(database)) as bank, holdfast.connect(url, ttl=float(ttl), app="demo") as locks:
+        worker = Worker(locks, bank, fencing == "fenced")
         print(json.dumps({"event": "ready"}), flush=True)
         for line in sys.stdin:
             verb, *arguments = line.split()
