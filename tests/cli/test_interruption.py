@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,66 @@ def test_a_demo_that_is_asked_to_end_leaves_no_process_and_no_file(
         assert demo.returncode == code
         assert [pid for pid in started if alive(pid)] == []
     assert list(temporary.iterdir()) == []
+
+
+DROPPING = """
+import os, sys, time, weakref
+from holdfast.cli.interruption import Interrupted, Interruptible
+
+class Thing: ...
+
+def hit(_):
+    os.kill(os.getpid(), int(sys.argv[1]))
+    sum(range(1000))
+
+with Interruptible():
+    thing = Thing()
+    reference = weakref.ref(thing, hit)
+    del thing
+    print("on its way", flush=True)
+    try:
+        time.sleep(600)
+    except (KeyboardInterrupt, Interrupted) as heard:
+        print(type(heard).__name__)
+"""
+"""A signal comes while a callback runs, and Python drops what its handler raises."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_python_drops_is_heard_a_moment_later(stage: Stage, number: int) -> None:
+    program = (sys.executable, "-c", DROPPING, str(int(number)))
+    done = stage.call(program=program, preexec_fn=listen_to_ctrl_c)
+
+    heard = "KeyboardInterrupt" if number == signal.SIGINT else "Interrupted"
+    assert (done.stdout, done.stderr) == (f"on its way\n{heard}\n", "")
+
+
+EARLY = """
+import os, signal, sys
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "holdfast":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder)
+from holdfast_command import main
+main()
+"""
+"""Ctrl-C is pressed while the command line is being imported."""
+
+
+def test_ctrl_c_during_the_imports_ends_without_a_traceback(stage: Stage) -> None:
+    done = stage.call(program=(sys.executable, "-c", EARLY), preexec_fn=listen_to_ctrl_c)
+
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_the_installed_command_begins_outside_the_package() -> None:
+    (script,) = [entry for entry in entry_points(group="console_scripts") if entry.name == "holdfast"]
+
+    assert script.value == "holdfast_command:main"
 
 
 @pytest.mark.parametrize(("number", "code"), ENDING)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import exit_codes
+from holdfast.cli import exit_codes, processes
 from holdfast.runtime import clock
 from tests.cli.stage import BEATING, Stage, alive, beats, ending, eventually, wait_for_end, wait_for_file
 
@@ -214,6 +214,50 @@ def test_a_broken_lock_goes_to_the_next_only_after_the_command_has_ended(stage: 
 
     assert gone
     assert running.returncode == exit_codes.LOST
+
+
+ORPHANING = """
+import os, time
+reader, writer = os.pipe()
+if not os.fork():
+    middle = os.getpid()
+    if not os.fork():
+        while os.getppid() == middle:
+            time.sleep(0.01)
+        os.write(writer, f"{os.getpid()} {os.getppid()}".encode())
+    os._exit(0)
+os.wait()
+orphan, parent = map(int, os.read(reader, 100).split())
+print(parent == os.getppid())
+while os.path.exists(f"/proc/{orphan}"):
+    time.sleep(0.01)
+print("cleared away")
+"""
+"""A CMD that has a grandchild whose parent ends before it."""
+
+
+def test_an_orphan_of_the_command_leaves_no_zombie(stage: Stage) -> None:
+    """Whatever the first process of the system does, or if it is this one."""
+    done = stage.call("run", "k", "--", sys.executable, "-c", ORPHANING)
+
+    assert done.stdout == "True\ncleared away\n"
+
+
+def test_a_group_of_zombies_is_empty_and_a_zombie_is_not_alive() -> None:
+    child = os.fork()
+    if not child:
+        os.setpgid(0, 0)
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    os.killpg(child, 0)
+
+    assert processes.is_empty(child)
+    assert not processes.is_alive(child)
+    assert not processes.is_empty(os.getpgrp())
+    assert processes.is_alive(os.getpid())
+    os.waitpid(child, 0)
+    assert processes.is_empty(child)
+    assert not processes.is_alive(child)
 
 
 def test_max_hold_stops_the_command_before_the_lock_goes_to_the_next(stage: Stage) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast.cli import exit_codes
-from tests.cli.stage import HOLDFAST, Stage, eventually, wait_for_end, wait_for_file, wait_for_waiters
+from tests.cli.stage import HOLDFAST, Stage, ending, eventually, wait_for_end, wait_for_file, wait_for_waiters
 from tests.cli.terminals import Terminal
+from tests.cli.test_interruption import at_work_in
 from tests.faults.children import state
 
 CTRL_C, CTRL_Z = "\x03", "\x1a"
@@ -200,6 +202,43 @@ def test_a_suspended_command_is_dead_before_another_gets_its_lock(stage: Stage) 
         os.kill(terminal.process.pid, signal.SIGCONT)
 
     assert terminal.end() == exit_codes.LOST
+
+
+def test_a_suspended_command_that_is_killed_leaves_the_terminal_to_the_job_that_has_it(stage: Stage) -> None:
+    holdfast = " ".join(HOLDFAST)
+    code = f"set -m; {holdfast} run --ttl 1 k -- sh -c 'echo $$ > up; exec sleep 600'; echo next jo''b; cat"
+    terminal = Terminal(stage, program=("bash", "-c", code))
+    pid = int(wait_for_file(stage.folder / "up"))
+
+    terminal.type(CTRL_Z)
+    terminal.expect("next job")
+    terminal.type("one\n")
+    terminal.expect("one\r\none")
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), "the guard has cleared CMD away")
+    for word in ("two", "three"):
+        terminal.type(f"{word}\n")
+        terminal.expect(f"{word}\r\n{word}")
+
+    terminal.type(CTRL_C)
+    os.killpg(os.getsid(terminal.process.pid), signal.SIGKILL)
+    for process in at_work_in(stage.folder):
+        os.kill(process, signal.SIGKILL)
+    terminal.end()
+    assert "cat\r\n" not in terminal.seen
+
+
+def test_a_terminal_that_a_job_of_the_command_had_is_given_back(stage: Stage) -> None:
+    code = "set -m; sh -c 'echo $$ > up; exec sleep 600'"
+    script = f'{" ".join(HOLDFAST)} run --ttl 60 k -- bash -c "$CODE"; read line; echo got $line'
+    stage.env["CODE"] = code
+    terminal = Terminal(stage, program=("bash", "-c", script))
+    pid = int(wait_for_file(stage.folder / "up"))
+    with ending(pid), stage.client() as rival:
+        rival.break_lock("k")
+        terminal.type("hello\n")
+
+        terminal.expect("got hello")
+        assert terminal.end() == 0
 
 
 def test_break_asks_first_and_no_means_no(stage: Stage) -> None:

@@ -22,13 +22,15 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.cli import spawn, terminal
+from holdfast.cli import processes, spawn, terminal
 from holdfast.runtime import clock
 
 KILL_SHARE = 0.2
 """Which part of the grace is left when SIGTERM is followed by SIGKILL."""
 NAP = 0.5
 """How long it sleeps at most: a timer does not count the time while the machine is suspended, its clock does."""
+CLEARING = 0.03
+"""How often to look whether the rest of CMD's group has ended. A look reads the table of all processes."""
 AFTER_KILL = 1.0
 """How long to wait for the kernel to clear away a group that was killed."""
 
@@ -51,6 +53,7 @@ class Guard:
         self.wire, self.argv, self.home = wire, argv, home
         self.text = b""
         self.tie = spawn.die_with_parent()
+        spawn.adopt_orphans()
         self.defaults = [number for number in DEAF_TO if signal.getsignal(number) is not signal.SIG_IGN]
         self.tty = terminal.open_terminal()
         self.orphaned_at: float | None = None
@@ -80,8 +83,8 @@ class Guard:
                 os.read(self.alarm, 4096)
             if self.wire.fileno() in ready:
                 self.listen()
+            self.reap()
             if self.group:
-                self.reap()
                 self.enforce()
                 self.conclude()
             if self.orphaned_at is not None and not self.group:
@@ -91,7 +94,9 @@ class Guard:
         """How long to sleep."""
         if not self.group:
             return None
-        if self.status is not None or self.killed_at is not None:
+        if self.status is not None:
+            return CLEARING
+        if self.killed_at is not None:
             return 0.01
         due = self.kill_at() if self.stopping else self.until - self.grace
         return min(NAP, max(0.0, due - clock.now()))
@@ -143,7 +148,7 @@ class Guard:
         try:
             self.group = spawn.spawn(self.argv, env, self.defaults, tty, self.tie)
         except spawn.NotStarted as error:
-            self.take_terminal()
+            self.take_terminal(error.pid)
             self.say("failed", errno=error.errno)
             return
         self.say("started", pid=self.group)
@@ -156,16 +161,20 @@ class Guard:
             return
 
     def reap(self) -> None:
-        """See whether CMD has ended, or was suspended from the terminal."""
-        if self.status is not None:
-            return
-        pid, status = os.waitpid(self.group, os.WNOHANG | os.WUNTRACED)
-        if not pid:
-            return
-        if not os.WIFSTOPPED(status):
-            self.status = status
-        elif not self.stopping and self.tty is not None:
-            self.suspended(os.WSTOPSIG(status))
+        """See whether CMD has ended, or was suspended from the terminal; clear away what it left as zombies."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid != self.group or self.status is not None:
+                continue
+            if not os.WIFSTOPPED(status):
+                self.status = status
+            elif not self.stopping and self.tty is not None:
+                self.suspended(os.WSTOPSIG(status))
 
     def suspended(self, number: int) -> None:
         """CMD was stopped on account of the terminal. One that was stopped by SIGSTOP keeps its lock."""
@@ -174,7 +183,7 @@ class Guard:
             # The job was brought to the foreground after its start.
             self.bring_to_front()
         elif wants_terminal or number == signal.SIGTSTP:
-            self.take_terminal()
+            self.take_terminal(self.group)
             self.say("suspended", wants_terminal=wants_terminal)
 
     def bring_to_front(self) -> None:
@@ -208,27 +217,28 @@ class Guard:
         if self.status is None:
             return
         cleared = self.killed_at is not None and clock.now() >= self.killed_at + AFTER_KILL
-        if self.stopping and not cleared and not self.is_empty():
+        if self.stopping and not cleared and not processes.is_empty(self.group):
             return
-        self.take_terminal()
+        self.take_terminal(self.group)
         status, stopped = self.status, self.stopping
         self.group = 0
         self.say("ended", status=status, stopped=stopped)
 
-    def is_empty(self) -> bool:
-        """Whether nobody is left in CMD's group."""
-        try:
-            os.killpg(self.group, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return False
+    def take_terminal(self, group: int) -> None:
+        """Give the terminal back to the group of `holdfast run`, if CMD has it.
 
-    def take_terminal(self) -> None:
-        """Give the terminal back to the group of `holdfast run`, if CMD had it."""
-        if self.has_terminal:
+        While the job is suspended the shell has it, or another job of the shell.
+        """
+        if self.has_terminal and self.is_of_command(terminal.foreground_of(self.tty), group):
             terminal.give(self.tty, self.home)
+
+    def is_of_command(self, foreground: int | None, group: int) -> bool:
+        """Whether a group is CMD's, is one that CMD made, such as a job of a shell, or has ended."""
+        if foreground is None or foreground == self.home:
+            return False
+        if foreground == group or processes.is_empty(foreground):
+            return True
+        return any(processes.descends_from(member, os.getpid()) for member in processes.members(foreground))
 
 
 def fork_guard(argv: Sequence[str]) -> tuple[socket.socket, int]:

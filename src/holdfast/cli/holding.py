@@ -11,7 +11,7 @@ import click
 import holdfast
 from holdfast.cli import exit_codes
 from holdfast.cli.command import GRACE_SHARE, LONGEST_GRACE_SHARE, Command, Ending, die_of
-from holdfast.cli.interruption import Interrupted, Interruptible, die_of_ctrl_c
+from holdfast.cli.interruption import Interrupted, die_of_ctrl_c
 from holdfast.cli.report import Report
 from holdfast.errors import EngineUnavailable, HoldfastError, InvalidRequest, LockLost
 from holdfast.locks.spec import check_seconds
@@ -112,8 +112,7 @@ def exit_after(work: Callable[[], Ending], command: Command, report: Report, con
     by_key, ctrl_c = 0, False
     try:
         report.take_warnings()
-        with Interruptible():
-            ending = work()
+        ending = work()
         code, by_key = ending.exit_code, ending.by_key
     except Interrupted as interrupted:
         code = exit_codes.for_signal(interrupted.number)

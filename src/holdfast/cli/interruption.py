@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 from typing import Any
 
@@ -13,6 +14,8 @@ from holdfast.cli import terminal
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """SIGINT is Python's KeyboardInterrupt already."""
+AGAIN = 0.02
+"""Seconds until a signal that was dropped is sent again."""
 
 
 class Interrupted(BaseException):
@@ -24,13 +27,19 @@ class Interrupted(BaseException):
 
 
 class Interruptible:
-    """While it lasts, a signal raises Interrupted in the main thread. One that was ignored stays ignored."""
+    """While it lasts, a signal raises in the main thread. One that was ignored stays ignored.
+
+    Python drops what is raised inside a callback: of a weak reference, of a destructor, of a fork. Then
+    the signal is sent again a moment later.
+    """
 
     def __init__(self) -> None:
         self.before: dict[int, Any] = {}
+        self.report = sys.unraisablehook
         self.told = False
 
     def __enter__(self) -> None:
+        self.report, sys.unraisablehook = sys.unraisablehook, self.dropped
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self.before[number] = signal.signal(number, self.interrupt)
@@ -41,9 +50,23 @@ class Interruptible:
             self.told = True
             raise Interrupted(number)
 
+    def dropped(self, what: sys.UnraisableHookArgs) -> None:
+        """Python reports an exception that it cannot raise."""
+        error = what.exc_value
+        if not isinstance(error, KeyboardInterrupt | Interrupted):
+            self.report(what)
+            return
+        number = signal.SIGINT if isinstance(error, KeyboardInterrupt) else error.number
+        self.told = False
+        # Not at once: the callback is still running.
+        again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = self.report
 
 
 def die_of_ctrl_c() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from holdfast.cli import terminal
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 OURS = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python itself ignores from its start."""
@@ -23,8 +24,8 @@ OURS = (signal.SIGPIPE, signal.SIGXFSZ)
 class NotStarted(Exception):
     """CMD could not be executed."""
 
-    def __init__(self, errno: int) -> None:
-        self.errno = errno
+    def __init__(self, errno: int, pid: int) -> None:
+        self.errno, self.pid = errno, pid
         super().__init__(os.strerror(errno))
 
 
@@ -34,6 +35,16 @@ def die_with_parent() -> Callable[[], object]:
         return lambda: None
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     return lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends, to clear it away when it has ended too.
+
+    Otherwise zombies of CMD's group stay as long as the system's first process leaves them: for ever,
+    where that is a program which expects no children, such as this one in a container. Linux only.
+    """
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def spawn(
@@ -54,7 +65,7 @@ def spawn(
         failure = answer.read()
     if failure:
         os.waitpid(pid, 0)
-        raise NotStarted(int(failure))
+        raise NotStarted(int(failure), pid)
     return pid
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
+from holdfast.cli import processes
 from holdfast.core.conflicts import conflict
 from holdfast.model import Claim, LockInfo, Party
 
@@ -145,15 +144,8 @@ def state_of(party: Party) -> str:
     """What this machine knows of the process: gone or stopped. Nothing, if it runs or is elsewhere."""
     if party.host != socket.gethostname() or party.pid <= 0:
         return ""
-    try:
-        os.kill(party.pid, 0)
-    except ProcessLookupError:
+    found = processes.find(party.pid)
+    if not processes.is_alive(party.pid):
         return f"no process {party.pid} runs here any more: it lets go when its ttl is over"
-    except PermissionError:
-        return ""
-    try:
-        # The name of the program, in parentheses, may contain anything; the state follows it.
-        state = Path(f"/proc/{party.pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
-    return f"process {party.pid} is stopped: it loses this when its ttl is over" if state in "Tt" else ""
+    stopped = found is not None and found.state in "Tt"
+    return f"process {party.pid} is stopped: it loses this when its ttl is over" if stopped else ""
