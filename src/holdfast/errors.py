@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from holdfast.text import one_line
+
 if TYPE_CHECKING:
     from holdfast.model import Link, Party
 
@@ -12,7 +14,10 @@ Outcome = Literal["not done", "unknown"]
 
 
 class HoldfastError(Exception):
-    """The root of everything that Holdfast raises."""
+    """The root of everything that Holdfast raises. Its message is one line without control characters."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Not as Python does it, which calls the class with the message: another process could not read it.

@@ -161,3 +161,31 @@ def test_the_documentation_has_every_command_and_every_exit_code() -> None:
 
     assert [name for name in OURS if f"\n## {name}\n" not in text] == []
     assert [code for code in codes if f"| {code} |" not in text] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ls", "--nonsense"),
+        ("nonsense",),
+        ("show",),
+        ("run", "k"),
+        ("run", "k", "--limit", "two", "--", "true"),
+        ("fence", "ddl"),
+        ("advise",),
+        ("verify", "redis", "--keep", "/"),
+    ],
+)
+def test_a_wrong_call_is_told_in_json_where_json_is_asked_for(stage: Stage, arguments: tuple[str, ...]) -> None:
+    done = stage.call(arguments[0], "--json", *arguments[1:])
+
+    told = json.loads(done.stderr)
+    assert (done.returncode, done.stdout) == (exit_codes.BAD_INPUT, "")
+    assert (told["error"], told["exit_code"]) == ("UsageError", exit_codes.BAD_INPUT)
+    assert told["message"]
+
+
+def test_a_json_option_of_cmd_is_not_ours(stage: Stage) -> None:
+    done = stage.call("run", "--nonsense", "k", "--", "true", "--json")
+
+    assert done.stderr.startswith("Usage: holdfast run ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import exit_codes
-from tests.cli.stage import HOLDFAST, PATIENCE, Stage, python
+from tests.cli.stage import HOLDFAST, PATIENCE, Stage, eventually, python
+from tests.cli.test_main import every_command
+from tests.cli.test_terminal import pass_by
 
 CLOSED = ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")
 
@@ -54,13 +57,48 @@ def test_advise_without_a_stdin_asks_nobody(stage: Stage) -> None:
     assert "Answer with --what" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["--help", "guarantees"])
-def test_output_that_cannot_be_written_is_told_in_one_line(stage: Stage, command: str) -> None:
-    with Path("/dev/full").open("w") as full:
-        done = stage.call(command, stdout=full)
+PRINTING = {
+    "ls": ("ls",),
+    "show": ("show", "k"),
+    "why": ("why", "k"),
+    "watch": ("watch",),
+    "break": ("break", "k"),
+    "guarantees": ("guarantees",),
+    "tokens raise": ("tokens", "raise", "memory://", "--above", "1"),
+    "fence ddl": ("fence", "ddl", "--dialect", "sqlite"),
+    "postgres ddl": ("postgres", "ddl"),
+    "cluster status": ("cluster", "status", "holdfast://127.0.0.1:1"),
+    "doctor": ("doctor",),
+    "verify": ("verify", "sqlite", "--seconds", "0.1", "--no-controls", "--workloads", "mutex", "--faults", "none"),
+    "simulate": ("simulate",),
+    "advise": ("advise", "--what", "value", "--machines", "one"),
+    "demo": ("demo",),
+    "bench": ("bench", "memory://", "--only", "pairs", "--rounds", "1", "--seconds", "0.01"),
+    "completion": ("completion", "bash"),
+    "serve": ("serve", "--help"),
+}
+"""How each command is made to print something. CMD prints for the other two, on its own account."""
 
-    assert done.returncode == exit_codes.FAILED
-    assert done.stderr == "holdfast: [Errno 28] No space left on device\n"
+
+def test_output_of_any_command_that_cannot_be_written_is_told_in_one_line(stage: Stage) -> None:
+    assert {*PRINTING, "run", "elect"} == {*every_command()}
+    with Path("/dev/full").open("w") as full, stage.client() as rival, rival.lock("held"):
+        started = {name: stage.start(*arguments, stdout=full) for name, arguments in PRINTING.items()}
+        started["--help"] = stage.start("--help", stdout=full)
+        eventually(lambda: pass_by(rival) and started["watch"].poll() is not None, "the watch has seen something")
+        told = {name: (process.communicate()[1], process.returncode) for name, process in started.items()}
+
+    problem = "holdfast: [Errno 28] No space left on device"
+    assert {code for _, code in told.values()} == {exit_codes.FAILED}, told
+    assert [name for name, (err, _) in told.items() if problem not in err.splitlines()[-1:]] == []
+
+
+def test_a_full_disk_is_told_in_json_where_json_is_asked_for(stage: Stage) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = stage.call("ls", "--json", stdout=full)
+
+    told = json.loads(done.stderr)
+    assert (done.returncode, told["error"], told["exit_code"]) == (exit_codes.FAILED, "OSError", exit_codes.FAILED)
 
 
 def test_help_whose_reader_has_gone_ends_as_any_output_does(stage: Stage) -> None:

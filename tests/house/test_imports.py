@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 
 # From the bottom up: a part may import those of the rows below it, and itself.
-LAYERS = (("errors", "model"), ("core",), ("runtime",), ("engines",), ("locks",), ("api",))
+LAYERS = (("text",), ("errors", "model"), ("core",), ("runtime",), ("engines",), ("locks",), ("api",))
 _API_AND_BELOW = {part for layer in LAYERS for part in layer}
 
 # What each part may import beside itself. The root's own names (`from holdfast import connect`) are "".
@@ -34,7 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "bench": _API_AND_BELOW | {"", "aio"},
     # The server runs the table, and knows no front.
     # Of the engines it uses the wire to etcd.
-    "server": {"errors", "model", "core", "runtime", "engines"},
+    "server": {"text", "errors", "model", "core", "runtime", "engines"},
     # The story of `holdfast demo`: a user's program, which needs the public names only.
     "demo": {"", "errors", "fence"},
     # Questions and answers: text, and nothing that it speaks of.

@@ -39,7 +39,8 @@ class Interview:
         if not self.may_ask:
             choices = ", ".join(question.answers)
             raise click.UsageError(f"{question.text} Answer with --{question.name}: {choices}")
-        screen.line(f"\n{question.text}", "bold")
+        screen.line()
+        screen.line(question.text, "bold")
         names = list(question.answers)
         for number, (name, meaning) in enumerate(question.answers.items(), 1):
             screen.line(f"  {number}  {name:<12} {meaning}")
@@ -86,12 +87,15 @@ def advise(url: str | None, as_json: bool, **given: str | None) -> None:
             "engine_reason": None if engine is None else engine.reason,
             "program": program,
         }
-        click.echo(screen.as_json(report))
+        screen.document(report)
         return
-    screen.line(f"\n{advice.title}", "bold")
+    screen.line()
+    screen.line(advice.title, "bold")
     screen.line(advice.reason)
     if place is not None:
-        screen.line(f"\nEngine: {place}", "bold")
+        screen.line()
+        screen.line(f"Engine: {place}", "bold")
     if engine is not None:
         screen.line(engine.reason)
-    click.echo(f"\n{program}", nl=False)
+    screen.line()
+    screen.verbatim(program)

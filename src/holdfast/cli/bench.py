@@ -48,6 +48,6 @@ def bench(
     with shows as spinner:
         run = suite.run(url, against, ttl, plan, only, progress=spinner.update if spinner else lambda text: None)
     if as_json:
-        click.echo(screen.as_json(report.as_data(run)))
+        screen.document(report.as_data(run))
     else:
         screen.table(report.headings(run), report.lines(run))

@@ -32,13 +32,13 @@ def break_lock(name: str, kind: str, force: bool, yes: bool, url: str | None, na
         info = client.inspect(name, kind=kind)
         if info.holders and not yes and sys.stdin.isatty():
             for holder in info.holders:
-                click.echo(f"held by {screen.who(holder)} for {screen.seconds(holder.age)}", err=True)
+                screen.tell(f"held by {holder.who} for {screen.seconds(holder.age)}")
             if not click.confirm(f"Break {kind} {name!r}?", err=True):
                 click.get_current_context().exit(exit_codes.CONFLICT)
         broken = client.break_lock(name, kind=kind, force=force)
         others = [one for one in options.KINDS if one != kind and client.inspect(name, kind=one).holders]
     if as_json:
-        click.echo(screen.as_json({"kind": kind, "name": name, "broken": broken, "forced": force}))
+        screen.document({"kind": kind, "name": name, "broken": broken, "forced": force})
     elif broken:
         screen.line(f"{kind} {name!r}: {broken} holder{'s' if broken > 1 else ''} let go")
     else:

@@ -41,7 +41,7 @@ def status(url: str, as_json: bool) -> None:
         raise InvalidRequest("url", str(parsed), "lock servers are at holdfast://host:port,…")
     found = servers.survey(parsed)
     if as_json:
-        click.echo(screen.as_json(found.as_dict()))
+        screen.document(found.as_dict())
     else:
         show(found)
     if len(found.silent) == len(found.answers):
@@ -56,7 +56,7 @@ def show(found: Survey) -> None:
     if found.etcd:
         screen.table(ETCD_HEADINGS, [etcd_row(node) for node in found.etcd])
     for answer in found.silent:
-        screen.line(f"{answer.address} does not answer: {screen.printable(answer.problem)}", "bold red")
+        screen.line(f"{answer.address} does not answer: {answer.problem}", "bold red")
     if found.leader is None:
         screen.line("nobody leads: nothing is granted or renewed", "bold red")
     else:

@@ -9,13 +9,14 @@ import click
 from click.shell_completion import get_completion_class
 
 from holdfast.cli import screen
+from holdfast.cli.options import json_option
 
 SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def completion(shell: str | None, as_json: bool) -> None:
     """Print the completion script for SHELL; without it, for the shell in $SHELL.
 
@@ -33,4 +34,7 @@ def completion(shell: str | None, as_json: bool) -> None:
     root = click.get_current_context().find_root().command
     assert found is not None
     script = found(root, {}, "holdfast", "_HOLDFAST_COMPLETE").source()
-    click.echo(screen.as_json({"shell": shell, "script": script}) if as_json else script)
+    if as_json:
+        screen.document({"shell": shell, "script": script})
+    else:
+        screen.verbatim(script)

@@ -9,6 +9,7 @@ import click
 from holdfast.cli import exit_codes, screen
 from holdfast.demo.process import StoryFailed
 from holdfast.demo.story import BY_A, BY_B, START, TTL, Event, tell_story
+from holdfast.text import printable
 
 INTRODUCTION = f"""\
 Two processes, A and B, share an account of {START}. A adds {BY_A} and B adds {BY_B}, each under the
@@ -47,19 +48,20 @@ def demo(as_json: bool) -> None:
     began = time.monotonic()
     tell = _tell_json if as_json else _tell
     if not as_json:
-        click.echo(INTRODUCTION)
+        screen.block(INTRODUCTION)
     for story, title in TITLES.items():
         if not as_json:
-            screen.line(f"\n{title}", "bold")
+            screen.line()
+            screen.line(title, "bold")
         try:
             tell_story(story == "fenced", tell)
         except StoryFailed as failure:
             _fail(story, str(failure), as_json)
     took = time.monotonic() - began
     if as_json:
-        click.echo(screen.as_json({"event": "shown", "ok": True, "seconds": round(took, 2)}))
+        screen.document({"event": "shown", "ok": True, "seconds": round(took, 2)})
     else:
-        click.echo(f"\n{CONCLUSION}\n\nTold in {took:.1f} s.")
+        screen.block(f"\n{CONCLUSION}\n\nTold in {took:.1f} s.")
 
 
 def _tell(event: Event) -> None:
@@ -70,21 +72,24 @@ def _tell(event: Event) -> None:
 
     actor = STYLES.get(event.who, "")
     what = STYLES.get(event.event, actor)
+    text = printable(event.text)
     screen.console().print(
         Text.assemble(
-            (f"{event.at:6.1f} s  ", "dim"), (f"{event.who:1}  ", f"bold {actor}".strip()), (event.text, what)
+            (f"{event.at:6.1f} s  ", "dim"),
+            (f"{event.who:1}  ", f"bold {actor}".strip()),
+            (text, what),
         ),
         soft_wrap=True,
     )
 
 
 def _tell_json(event: Event) -> None:
-    screen.line(screen.as_json(event.as_dict()))
+    screen.document(event.as_dict())
 
 
 def _fail(story: str, problem: str, as_json: bool) -> None:
     """Say loudly what went wrong, and end with an exit code that says so too."""
     if as_json:
-        screen.line(screen.as_json({"event": "failed", "ok": False, "story": story, "problem": problem}))
-    click.echo(f"\nTHE STORY WENT WRONG ({TITLES[story].lower()}): {problem}", err=True)
+        screen.document({"event": "failed", "ok": False, "story": story, "problem": problem})
+    screen.tell(f"THE STORY WENT WRONG ({TITLES[story].lower()}): {problem}")
     click.get_current_context().exit(exit_codes.CONFLICT)

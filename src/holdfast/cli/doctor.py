@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
 
 from holdfast.api.settings import DEFAULT_TTL, make_settings
-from holdfast.cli import options
+from holdfast.cli import options, screen
 from holdfast.engines.checkup import CheckedEngine, Finding
 
 MARKS = {"good": "ok", "warning": "warning", "danger": "DANGER"}
@@ -43,13 +42,13 @@ def doctor(engine: str | None, url: str | None, namespace: str, as_json: bool) -
     """
     address, findings = examine(engine or url, namespace)
     if as_json:
-        click.echo(json.dumps({"engine": address, "findings": [finding.as_dict() for finding in findings]}, indent=2))
+        screen.document({"engine": address, "findings": [finding.as_dict() for finding in findings]})
     else:
-        click.echo(address)
+        screen.line(address)
         for finding in findings:
-            click.echo(f"  {MARKS[finding.level]:8} {finding.check}: {finding.found}")
+            screen.line(f"  {MARKS[finding.level]:8} {finding.check}: {finding.found}")
             for more in (finding.consequence, finding.mend and f"mend: {finding.mend}"):
                 if more:
-                    click.echo(f"           {more}")
+                    screen.line(f"           {more}")
     if any(finding.level == "danger" for finding in findings):
         sys.exit(1)

@@ -40,6 +40,6 @@ def ddl(dialect: str, table: str | None, resource: str | None, fence_table: str,
     else:
         parts = create_statements(chosen, table, resource, fence_table)
     if as_json:
-        click.echo(screen.as_json({"dialect": dialect, "table": table, "statements": parts}))
+        screen.document({"dialect": dialect, "table": table, "statements": parts})
     else:
-        click.echo(script(chosen, parts), nl=False)
+        screen.verbatim(script(chosen, parts))

@@ -25,7 +25,7 @@ def guarantees(engine: str | None, url: str | None, namespace: str, as_json: boo
         promised = client.guarantees
         address = str(client._core)
     if as_json:
-        click.echo(screen.as_json({"engine": address, **promised.as_dict()}))
+        screen.document({"engine": address, **promised.as_dict()})
         return
     screen.line(address, "bold")
     screen.line(promised.summary)

@@ -25,7 +25,7 @@ def ls(prefix: str, kind: str | None, url: str | None, namespace: str, as_json: 
     with options.connect(url, namespace) as client:
         found = client.list(prefix, kind=kind)
     if as_json:
-        click.echo(screen.as_json([info.as_dict() for info in found]))
+        screen.document([info.as_dict() for info in found])
     elif found:
         screen.table(("name", "kind", "held by", "for", "token", "waiting"), [row(info) for info in found])
     elif screen.on_terminal():
@@ -39,7 +39,7 @@ def row(info: LockInfo) -> list[str]:
     return [
         info.name,
         f"{info.kind} of {info.limit}" if info.limit else info.kind,
-        "nobody" if first is None else screen.who(first) + others,
+        "nobody" if first is None else first.who + others,
         "" if first is None else screen.seconds(first.age),
         "" if first is None else str(max(holder.token or 0 for holder in info.holders)),
         str(len(info.waiters)),

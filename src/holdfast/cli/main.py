@@ -12,6 +12,7 @@ import importlib.util
 import io
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, TextIO
@@ -20,6 +21,7 @@ import click
 
 from holdfast.cli import exit_codes
 from holdfast.errors import HoldfastError
+from holdfast.text import one_line, printable
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("holdfast.cli.run:run", "Run a command under a lock, like flock, across machines."),
@@ -122,11 +124,27 @@ def cli() -> None:
     """
 
 
+class Log(logging.Formatter):
+    """The library's warnings as lines of this program, safe for a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(printable(line) for line in super().format(record).split("\n"))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return one_line(super().formatMessage(record))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The entry point: run a command and exit with its code."""
     _make_streams_usable()
-    logging.basicConfig(format="holdfast: %(message)s", level=logging.WARNING)
-    code = exit_code_of(arguments)
+    handler = logging.StreamHandler()
+    handler.setFormatter(Log("holdfast: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    try:
+        code = exit_code_of(sys.argv[1:] if arguments is None else arguments)
+    finally:
+        # From here on everything is cleared away, and Ctrl-C at the exit prints no traceback.
+        _set_ctrl_c(signal.default_int_handler, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -135,16 +153,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def exit_code_of(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code. Errors are told in one line, without a traceback."""
+def exit_code_of(arguments: Sequence[str]) -> int:
+    """Run a command; its exit code. Errors are told in one line or one JSON object, without a traceback."""
     try:
-        code = cli.main(args=arguments, prog_name="holdfast", standalone_mode=False)
+        _set_ctrl_c(signal.SIG_DFL, signal.default_int_handler)
+        code = cli.main(args=list(arguments), prog_name="holdfast", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        # That nobody can be told changes nothing about what happened.
-        with contextlib.suppress(OSError):
-            error.show()
-        return error.exit_code
+        kind = "UsageError" if isinstance(error, click.UsageError) else type(error).__name__
+        return _complain(arguments, kind, _explained(error), error.exit_code, error.format_message())
     except (click.Abort, KeyboardInterrupt) as end:
         # click makes an Abort of both; one that comes of a question that got no answer has no cause.
         if isinstance(end, KeyboardInterrupt) or isinstance(end.__cause__, KeyboardInterrupt):
@@ -156,23 +173,43 @@ def exit_code_of(arguments: Sequence[str] | None = None) -> int:
         _stop_writing(sys.stdout)
         return exit_codes.BROKEN_PIPE
     except HoldfastError as error:
-        _complain(str(error))
-        return exit_codes.for_error(error)
+        return _complain(arguments, type(error).__name__, f"holdfast: {error}", exit_codes.for_error(error), str(error))
     except OSError as error:
         # A disk that is full, or a place that may not be written to.
-        _complain(str(error))
-        return exit_codes.FAILED
+        return _complain(arguments, "OSError", f"holdfast: {error}", exit_codes.FAILED, str(error))
     return code if isinstance(code, int) else exit_codes.OK
 
 
-def one_line(text: str) -> str:
-    """A message as one line."""
-    return " ".join(text.split())
+def _set_ctrl_c(before: Any, after: Any) -> None:
+    """Change what Ctrl-C does. Where it is ignored it stays ignored."""
+    if signal.getsignal(signal.SIGINT) is before:
+        signal.signal(signal.SIGINT, after)
 
 
-def _complain(text: str) -> None:
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether --json is among the arguments of our own, those before `--`."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in own
+
+
+def _explained(error: click.ClickException) -> str:
+    """A wrong option with the usage and the way to the help, as click shows it."""
+    shown = io.StringIO()
+    error.show(shown)
+    return shown.getvalue().rstrip("\n")
+
+
+def _complain(arguments: Sequence[str], kind: str, text: str, code: int, message: str) -> int:
+    """Report an error on stderr; its exit code. A stderr that nobody reads changes nothing about what happened."""
+    from holdfast.cli import screen
+
     with contextlib.suppress(OSError):
-        click.echo(f"holdfast: {one_line(text)}", err=True)
+        if wants_json(arguments):
+            screen.tell_document({"error": kind, "message": one_line(message), "exit_code": code})
+        else:
+            for line in text.split("\n"):
+                screen.tell(line)
+    return code
 
 
 def _make_streams_usable() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,7 +11,6 @@ from click.shell_completion import CompletionItem
 
 import holdfast
 from holdfast.api.settings import DEFAULT_NAMESPACE, DEFAULT_TTL
-from holdfast.cli import exit_codes, screen
 from holdfast.errors import HoldfastError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,26 +49,8 @@ def engine_options(command: F) -> F:
 
 
 def json_option(command: F) -> F:
-    """--json, which also makes errors JSON: one object on stderr."""
-
-    @functools.wraps(command)
-    def call(*args: Any, as_json: bool, **kwargs: Any) -> Any:
-        try:
-            return command(*args, as_json=as_json, **kwargs)
-        except HoldfastError as error:
-            if not as_json:
-                raise
-            fail_in_json(error)
-
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(call)  # type: ignore[return-value]
-
-
-def fail_in_json(error: HoldfastError, conflict: int = exit_codes.CONFLICT) -> None:
-    """Tell an error as one JSON object on stderr, and end with its exit code."""
-    code = exit_codes.for_error(error, conflict)
-    report = {"error": type(error).__name__, "message": str(error), "exit_code": code}
-    click.echo(screen.as_json(report), err=True)
-    click.get_current_context().exit(code)
+    """--json. `main` reports errors as JSON too, if it is among the arguments."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
 def kind_option(default: str | None, text: str) -> Callable[[F], F]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
+from holdfast.cli import screen
 from holdfast.cli.options import json_option
 from holdfast.engines.postgres.address import DEFAULT_SCHEMA, check_schema
 from holdfast.engines.postgres.schema import ddl as make_ddl
@@ -31,4 +30,7 @@ def ddl(schema: str, role: str | None, as_json: bool) -> None:
     if role == "":
         raise InvalidRequest("role", role, "the name of a role of the database")
     sql = make_ddl(check_schema(schema), role)
-    click.echo(json.dumps({"schema": schema, "role": role, "sql": sql}) if as_json else sql, nl=as_json)
+    if as_json:
+        screen.document({"schema": schema, "role": role, "sql": sql})
+    else:
+        screen.verbatim(sql)

@@ -6,14 +6,14 @@ import contextlib
 import logging
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
-
-import click
 
 from holdfast.cli import screen
 from holdfast.model import Place
 from holdfast.runtime import clock
+from holdfast.text import printable
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -55,17 +55,17 @@ class Report:
         if self.as_json:
             self.tell(event, **facts, message=text)
         elif not self.quiet:
-            self._write(f"holdfast: {screen.printable(text)}")
+            self._write(screen.tell, f"holdfast: {text}")
 
     def tell(self, event: str, **facts: Any) -> None:
         """Something that only a program wants to know."""
         if self.as_json:
-            self._write(screen.as_json({"event": event, "name": self.name, **facts}))
+            self._write(screen.tell_document, {"event": event, "name": self.name, **facts})
 
-    def _write(self, text: str) -> None:
+    def _write(self, tell: Callable[[Any], None], what: object) -> None:
         # That nobody reads is no reason to leave a lock or a CMD alone.
         with contextlib.suppress(OSError):
-            click.echo(text, err=True)
+            tell(what)
 
     def take_warnings(self) -> None:
         """Tell what the library logs in the same way as everything else."""
@@ -125,11 +125,11 @@ class Report:
         verb = "held by" if blocker.token is not None else "behind"
         where = f" ({blocker.name!r})" if blocker.name not in ("", self.name) else ""
         note = f": {blocker.note}" if blocker.note else ""
-        return f"{text}, {verb} {screen.who(blocker)}{where} for {screen.seconds(blocker.age)}{note}"
+        return f"{text}, {verb} {blocker.who}{where} for {screen.seconds(blocker.age)}{note}"
 
     def __rich__(self) -> Text:
         from rich.text import Text
 
         frame = _FRAMES[int(clock.now() * 8) % len(_FRAMES)]
         text = Text(no_wrap=True, overflow="ellipsis")
-        return text.append(f"{frame} ", style="cyan").append(screen.printable(self.sentence()))
+        return text.append(f"{frame} ", style="cyan").append(printable(self.sentence()))

@@ -1,16 +1,21 @@
-"""How things are shown: tables and colour on a terminal, aligned text in a pipe, JSON when asked."""
+"""All that the commands print: tables and colour on a terminal, aligned text in a pipe, JSON on request.
+
+Nothing else in `holdfast.cli` writes to stdout or stderr. What is written here cannot move the cursor,
+reorder the text or forge a line, whatever other clients named themselves. An error is raised where
+stdout cannot be written to; `main` reports it.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.model import Party
+from holdfast.text import as_json, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,17 +34,6 @@ STYLES = {
 """Words that have a colour of their own."""
 
 
-def as_json(value: object) -> str:
-    """One JSON document on one line."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=False, default=_plain)
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    raise TypeError(f"{value!r} has no place in JSON")
-
-
 def on_terminal() -> bool:
     """Whether somebody looks at the output."""
     return sys.stdout.isatty()
@@ -52,13 +46,6 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
 
 
-def printable(text: str) -> str:
-    """Text of others, which cannot move the cursor or break a line."""
-    return "".join(
-        char if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else repr(char)[1:-1] for char in text
-    )
-
-
 def seconds(value: float) -> str:
     """A duration as people say it."""
     if value < 60:
@@ -68,11 +55,6 @@ def seconds(value: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
-
-
-def who(party: Party) -> str:
-    """A holder or waiter in a few words."""
-    return printable(party.who)
 
 
 def how(party: Party, limit: int = 0) -> str:
@@ -90,8 +72,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         return
     widths = [max(map(_width, column)) for column in zip(headings, *cells, strict=True)]
     for row in ([heading.upper() for heading in headings], *cells):
-        line = "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True))
-        click.echo(line.rstrip())
+        line("  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _rich_table(headings: Sequence[str], cells: list[list[str]]) -> None:
@@ -114,8 +95,9 @@ def _width(text: str) -> int:
     )
 
 
-def line(text: str, style: str = "") -> None:
-    """One line, in colour on a terminal. It comes out at once."""
+def line(text: str = "", style: str = "") -> None:
+    """One line, in colour on a terminal. It is flushed at once."""
+    text = printable(text)
     if style and on_terminal():
         from rich.text import Text
 
@@ -123,3 +105,36 @@ def line(text: str, style: str = "") -> None:
     else:
         click.echo(text)
     sys.stdout.flush()
+
+
+def block(text: str) -> None:
+    """Several lines of our own text."""
+    for each in text.split("\n"):
+        line(each)
+
+
+def document(value: object) -> None:
+    """One JSON document on one line."""
+    click.echo(as_json(value))
+    sys.stdout.flush()
+
+
+def verbatim(text: str) -> None:
+    """Text for another program, such as a shell or psql: not one character is changed."""
+    click.echo(text, nl=not text.endswith("\n"))
+    sys.stdout.flush()
+
+
+def tell(text: str) -> None:
+    """One line on stderr."""
+    click.echo(printable(text), err=True)
+
+
+def tell_document(value: object) -> None:
+    """One JSON document on one line, on stderr."""
+    click.echo(as_json(value), err=True)
+
+
+def progress(text: str) -> None:
+    """Replace the present line of a terminal on stderr."""
+    click.echo(f"\r{printable(text)}", nl=False, err=True)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import uvloop
 
+from holdfast.cli import screen
 from holdfast.server import logs, passwords
 from holdfast.server.process import serve as serve_until_stopped
 from holdfast.server.settings import DEFAULT_STORE, LOG_FORMATS, LOG_LEVELS, Settings, read
@@ -20,7 +21,7 @@ def _protect(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     """--protect-password: print what a configuration keeps of a password, and end."""
     if wanted and not ctx.resilient_parsing:
         password = click.prompt("Password", hide_input=True, err=True)
-        click.echo(passwords.protect(password))
+        screen.verbatim(passwords.protect(password))
         ctx.exit()
 
 

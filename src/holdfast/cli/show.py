@@ -26,7 +26,7 @@ def show(name: str, kind: str | None, url: str | None, namespace: str, as_json: 
     with options.connect(url, namespace) as client:
         info = in_use(client, name, kind)
     if as_json:
-        click.echo(screen.as_json(info.as_dict()))
+        screen.document(info.as_dict())
         return
     if not info.holders and not info.waiters:
         screen.line(f"{info.kind} {info.name!r} is free")
@@ -42,7 +42,7 @@ def columns(party: Party, info: LockInfo) -> tuple[str, ...]:
     # 0 where the engine does not know the token of somebody else's grant.
     token = str(party.token or "")
     return (
-        screen.who(party),
+        party.who,
         screen.how(party, info.limit),
         screen.seconds(party.age),
         token,

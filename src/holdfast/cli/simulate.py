@@ -84,7 +84,7 @@ def _list(as_json: bool) -> None:
             continue
         rows.append({"name": name, "title": found.title, "about": found.about, "breaks": found.breaks})
     if as_json:
-        click.echo(screen.as_json(rows))
+        screen.document(rows)
     else:
         screen.table(
             ("scenario", "title", "has to break"), [(row["name"], row["title"], row["breaks"]) for row in rows]
@@ -97,23 +97,23 @@ def _list(as_json: bool) -> None:
 def _tell(scenario: Scenario, seed: int, keep: tuple[int, ...] | None, as_json: bool) -> None:
     if not as_json:
         screen.line(f"{scenario.title} (seed {seed})", "bold")
-        click.echo(textwrap.fill(scenario.about, 100) + "\n")
+        screen.block(textwrap.fill(scenario.about, 100) + "\n")
     told = play(scenario, seed, keep=keep)
     findings = judge(told.history)
     for line in told.simulation.chronicle.lines:
-        screen.line(screen.as_json(line.as_dict())) if as_json else _show(line)
+        screen.document(line.as_dict()) if as_json else _show(line)
     problem = _problem(told, findings, keep is None)
     if as_json:
         verdict = {
             "event": "verdict", "ok": not problem, "scenario": scenario.name, "seed": seed, "problem": problem,
             "claims": {finding.claim: finding.state for finding in findings}, "again": command(scenario, seed, keep),
         }  # fmt: skip
-        screen.line(screen.as_json(verdict))
+        screen.document(verdict)
     else:
         _show_verdict(told, findings)
-        click.echo(f"Again: {command(scenario, seed, keep)}")
+        screen.line(f"Again: {command(scenario, seed, keep)}")
     if problem:
-        click.echo(f"holdfast: {problem}", err=True)
+        screen.tell(f"holdfast: {problem}")
         click.get_current_context().exit(exit_codes.CONFLICT)
 
 
@@ -137,7 +137,8 @@ def _show(line: Line) -> None:
 def _show_verdict(told: Told, findings: list[Finding]) -> None:
     tested = [finding for finding in findings if finding.state != "not tested"]
     network = told.simulation.network
-    click.echo(f"\n{network.sent} messages in {told.simulation.world.time:.0f} simulated seconds. Judged:")
+    screen.line()
+    screen.line(f"{network.sent} messages in {told.simulation.world.time:.0f} simulated seconds. Judged:")
     for finding in tested:
         as_it_must = " (as it has to be here)" if finding.claim == told.scenario.breaks else ""
         screen.line(
@@ -145,7 +146,7 @@ def _show_verdict(told: Told, findings: list[Finding]) -> None:
             "red" if finding.state == "broken" and not as_it_must else "",
         )
         if finding.state == "broken" and finding.shortest is not None:
-            click.echo(f"    {finding.shortest.summary}")
+            screen.line(f"    {finding.shortest.summary}")
 
 
 # A search
@@ -156,13 +157,13 @@ def _search(scenario: Scenario, seed: int, runs: int, as_json: bool) -> None:
 
     def progress(run: int) -> None:
         if shows and run % 100 == 0:
-            click.echo(f"\r{run} of {runs}", nl=False, err=True)
+            screen.progress(f"{run} of {runs}")
 
     result = search(scenario, seed, runs, progress=progress)
     if shows:
-        click.echo("\r", nl=False, err=True)
+        screen.progress("")
     if as_json:
-        click.echo(screen.as_json(_as_data(result)))
+        screen.document(_as_data(result))
     else:
         _show_search(result)
     if not result.ok:
@@ -173,15 +174,15 @@ def _show_search(result: Search) -> None:
     scenario = result.scenario
     last = result.first + result.runs - 1
     if scenario.breaks:
-        click.echo(
+        screen.line(
             f"{scenario.name}: broke {scenario.breaks!r} in {result.expected} of {result.runs} runs, as it has to."
         )
         if not result.ok:
             which = f" (seeds {', '.join(map(str, result.missed[:5]))})" if result.missed else ""
-            click.echo(f"holdfast: it had to go wrong, and did not{which}: the search is blind", err=True)
+            screen.tell(f"holdfast: it had to go wrong, and did not{which}: the search is blind")
         return
     if not result.found:
-        click.echo(f"{scenario.name}: seeds {result.first} to {last}, {result.runs} runs, no violation.")
+        screen.line(f"{scenario.name}: seeds {result.first} to {last}, {result.runs} runs, no violation.")
         return
     for violation in result.found:
         _show_violation(violation)
@@ -190,14 +191,17 @@ def _show_search(result: Search) -> None:
 def _show_violation(violation: Violation) -> None:
     told, shortest = violation.shortest, violation.finding.shortest
     screen.line(f"{violation.claim} is broken from seed {violation.seed}.", "bold red")
-    click.echo(f"Shrunk from {violation.acts} acts to {len(told.acts)}:\n")
+    screen.line(f"Shrunk from {violation.acts} acts to {len(told.acts)}:")
+    screen.line()
     for line in told.simulation.chronicle.lines:
         _show(line)
     if shortest is not None:
-        click.echo("\nWhat the judge saw:")
+        screen.line()
+        screen.line("What the judge saw:")
         for text in story(shortest):
-            click.echo(f"  {text}")
-    click.echo(f"\nAgain: {violation.again}")
+            screen.line(f"  {text}")
+    screen.line()
+    screen.line(f"Again: {violation.again}")
 
 
 def _as_data(result: Search) -> dict[str, Any]:

@@ -33,6 +33,6 @@ def raise_(url: str, above: int, namespace: str, as_json: bool) -> None:
     with options.connect(url, namespace) as client:
         run(raise_tokens(client._core, above))
     if as_json:
-        click.echo(screen.as_json({"namespace": namespace, "above": above}))
+        screen.document({"namespace": namespace, "above": above})
     else:
         screen.line(f"every later token is larger than {above}")

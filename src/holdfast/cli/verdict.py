@@ -22,7 +22,7 @@ def show(verdict: Verdict) -> None:
         ]
         screen.table(("control", "claim", "state", "why"), found)
     for what, why in verdict.left_out.items():
-        screen.line(f"not tested: {screen.printable(f'{what}: {why}')}", "yellow")
+        screen.line(f"not tested: {what}: {why}", "yellow")
     for surprise in verdict.surprises:
         screen.line(f"surprise: {surprise}", "bold red")
     for row in verdict.rows:
@@ -44,4 +44,4 @@ def _tell(row: Row) -> None:
     """The shortest story of a violation."""
     screen.line(f"{row.claim}, in the workload {row.workload!r}:", "bold red" if row.bad else "yellow")
     for line in row.story():
-        screen.line(f"  {screen.printable(line)}")
+        screen.line(f"  {line}")

@@ -106,14 +106,14 @@ def verify(page: Path | None, keep: Path | None, seed: int | None, as_json: bool
         folder.mkdir(parents=True, exist_ok=True)
         tell = spinner.update if spinner else lambda text: None
         if not as_json:
-            click.echo(f"seed {wish.seed}: {wish.command}", err=True)
+            screen.tell(f"seed {wish.seed}: {wish.command}")
         done = perform(wish, folder, tell)
         histories = done.histories()
     found = judge(histories, done.not_tested, done.surprises, done.late)
     if page is not None:
         report.write(found, histories, page)
     if as_json:
-        click.echo(screen.as_json({**found.as_dict(), "struck": dict(done.struck)}))
+        screen.document({**found.as_dict(), "struck": dict(done.struck)})
     else:
         verdict.show(found)
     click.get_current_context().exit(found.exit_code)

@@ -26,7 +26,7 @@ def watch(prefix: str, url: str | None, namespace: str, as_json: bool) -> None:
     with options.connect(url, namespace) as client, client.watch(prefix) as events:
         for event in events:
             if as_json:
-                screen.line(screen.as_json(event.as_dict()))
+                screen.document(event.as_dict())
             else:
                 screen.line(sentence(event), screen.STYLES.get(event.type, ""))
 
@@ -37,4 +37,4 @@ def sentence(event: LockEvent) -> str:
     token = "" if event.token is None else f"  token {event.token}"
     detail = f"  {event.detail}" if event.detail else ""
     mode = "" if event.mode == "exclusive" else f"  {event.mode}"
-    return screen.printable(f"{at}  {event.type:<8}  {event.kind} {event.name!r}  {event.owner}{mode}{token}{detail}")
+    return f"{at}  {event.type:<8}  {event.kind} {event.name!r}  {event.owner}{mode}{token}{detail}"

@@ -42,7 +42,7 @@ def why(name: str, kind: str | None, url: str | None, namespace: str, as_json: b
             "waiters": [waiter.as_dict() for waiter in waiters],
             "roots": [{"kind": end.claim.kind, "name": end.claim.name, "owner": end.party.owner} for end in ends],
         }
-        click.echo(screen.as_json(document))
+        screen.document(document)
         return
     if not holders and not waiters:
         screen.line(f"{kind} {name!r} is free")
@@ -54,7 +54,7 @@ def why(name: str, kind: str | None, url: str | None, namespace: str, as_json: b
         screen.line(line, style)
     if waiters or any(holder.waits for holder in holders):
         for end in ends:
-            screen.line(f"everything waits for {screen.who(end.party)}, which holds {shown(end)} and waits for nothing")
+            screen.line(f"everything waits for {end.party.who}, which holds {shown(end)} and waits for nothing")
 
 
 def shown(entry: Entry) -> str:
@@ -67,29 +67,29 @@ def holder_branch(node: Node, name: str) -> Branch:
     """One who holds what the name needs."""
     party = node.entry.party
     what = "held by" if node.entry.claim.name == name else f"{shown(node.entry)}, held by"
-    text = f"{what} {screen.who(party)} for {screen.seconds(party.age)}, {screen.how(party, node.entry.limit)}"
+    text = f"{what} {party.who} for {screen.seconds(party.age)}, {screen.how(party, node.entry.limit)}"
     text += f", token {party.token}" if party.token is not None else f", place {node.entry.position} in line"
-    return screen.printable(text), "green", below(node)
+    return text, "green", below(node)
 
 
 def waiter_branch(node: Node, waits: Waits) -> Branch:
     """One who waits for the name, with what it keeps from others meanwhile."""
     party = node.entry.party
-    text = f"{node.entry.position}. {screen.who(party)} waits for {screen.seconds(party.age)}, "
+    text = f"{node.entry.position}. {party.who} waits for {screen.seconds(party.age)}, "
     text += screen.how(party, node.entry.limit)
     hanging = below(node)
     for held in waits.held_by(party.owner):
         blocked = waits.blocked(held)
         suffix = f", for which {blocked} wait{'s' if blocked == 1 else ''}" if blocked else ""
-        hanging.append((screen.printable(f"holds {shown(held)}{suffix}"), "", []))
-    return screen.printable(text), "yellow", hanging
+        hanging.append((f"holds {shown(held)}{suffix}", "", []))
+    return text, "yellow", hanging
 
 
 def below(node: Node) -> list[Branch]:
     """What there is to say about one who is in the way."""
     found: list[Branch] = []
     if node.entry.party.note:
-        found.append((f"note: {screen.printable(node.entry.party.note)}", "", []))
+        found.append((f"note: {node.entry.party.note}", "", []))
     if node.remark:
         found.append((node.remark, "red", []))
     if node.seen_above:
@@ -101,7 +101,7 @@ def wait_branch(wait: Wait) -> Branch:
     """What one in the way waits for."""
     entry = wait.entry
     text = f"waits for {shown(entry)}, place {entry.position} in line, for {screen.seconds(entry.party.age)}"
-    return screen.printable(text), "yellow", [holder_branch(node, entry.claim.name) for node in wait.blockers]
+    return text, "yellow", [holder_branch(node, entry.claim.name) for node in wait.blockers]
 
 
 def drawn(branches: list[Branch], indent: str = "") -> Iterator[tuple[str, str]]:

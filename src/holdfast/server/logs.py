@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from datetime import UTC, datetime
 from typing import Any
+
+from holdfast.text import as_json, printable
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -28,7 +29,7 @@ class JsonForm(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         head = {"time": moment(record), "level": record.levelname.lower(), "event": record.getMessage()}
-        return json.dumps(head | fields(record), default=str)
+        return as_json(head | fields(record), str)
 
 
 class TextForm(logging.Formatter):
@@ -37,9 +38,9 @@ class TextForm(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         shown = fields(record)
         traceback = shown.pop("traceback", None)
-        # JSON's quoting keeps a line one line, whatever a client put into it.
-        rest = "".join(f" {key}={json.dumps(value, default=str, ensure_ascii=False)}" for key, value in shown.items())
-        line = f"{moment(record)} {record.levelname.lower():7} {record.getMessage()}{rest}"
+        # The quoting keeps a line one line, and a terminal safe, whatever a client put into it.
+        rest = "".join(f" {key}={as_json(value, str)}" for key, value in shown.items())
+        line = f"{moment(record)} {record.levelname.lower():7} {printable(record.getMessage())}{rest}"
         return f"{line}\n{traceback}" if traceback else line
 
 
