@@ -13,6 +13,7 @@ from holdfast.core.table.commands import Mismatch
 from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest
 from holdfast.locks.ability import need_cells
 from holdfast.locks.client import Client
+from holdfast.locks.lost_data import lost_data
 from holdfast.locks.spec import check_keep
 from holdfast.locks.watching import End, Watching
 from holdfast.model import MAX_TOKEN
@@ -107,9 +108,13 @@ class CellFront:
             await pauses.pause()
 
     async def watch(self, end: End) -> AsyncIterator[tuple[Value, int]]:
-        """The value now, and again each time it has changed; changes in quick succession may be seen as one."""
+        """The value now, and again each time it has changed; changes in quick succession may be seen as one.
+
+        HoldfastError if the version is lower than one that was seen: the engine lost data.
+        """
         async with Watching(self.client, cell=(self.kind, self.name), end=end) as watching:
             seen: int | None = None
+            highest = 0
             while True:
                 try:
                     value, version = await self.get()
@@ -117,8 +122,11 @@ class CellFront:
                     if self.client.closed:
                         return
                     raise
+                if 0 < version < highest:
+                    problem = f"cell {self.name!r} went back from version {highest} to {version}"
+                    raise lost_data(self.client, problem)
                 if version != seen:
-                    seen = version
+                    seen, highest = version, max(version, highest)
                     yield value, version
                 await watching.next_letters(None)
 

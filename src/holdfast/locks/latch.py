@@ -9,6 +9,7 @@ from holdfast.errors import Conflict, HoldfastError, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
+from holdfast.locks.lost_data import lost_data
 from holdfast.locks.watching import Watching
 
 KEEP = 86_400.0
@@ -53,13 +54,21 @@ class LatchFront:
         until = None if wait is None else started + wait
         by = answer_by(until)
         left, version = await self.left(by)
+        seen = (left, version)
         if not left:
             # It is open, whatever becomes of this: somebody else has just used it, or the engine is out of reach.
             with suppress(HoldfastError):
                 await self.use(left, version, by)
             return
         async with Watching(self.client, cell=(self.cell.kind, self.name), by=by) as watching:
-            while (await self.left(by))[0]:
+            while True:
+                left, version = await self.left(by)
+                if left > seen[0] or version < seen[1]:
+                    # It is counted down only, and kept for as long as a client waits for it.
+                    raise lost_data(self.client, f"latch {self.name!r} went back from {seen[0]} to {left} missing")
+                if not left:
+                    return
+                seen = (left, version)
                 if until is not None and io.now() >= until:
                     raise NotAcquired(self.name, io.now() - started, kind="latch")
                 touch_at = io.now() + self.keep / 3

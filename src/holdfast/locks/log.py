@@ -12,6 +12,7 @@ from typing import Any
 from holdfast.errors import Conflict, InvalidRequest
 from holdfast.locks.cell import MOST_BYTES, CellFront, Pauses, encode
 from holdfast.locks.client import Client
+from holdfast.locks.lost_data import lost_data
 from holdfast.locks.watching import End, Watching
 
 
@@ -61,8 +62,12 @@ class LogFront:
         check_number("from_", from_)
         start, kept, _ = await self.load()
         if from_ < start:
-            raise InvalidRequest("from_", from_, f"log {self.name!r} was trimmed: it begins at {start}")
+            raise self.trimmed(from_, start)
         return kept[from_ - start :]
+
+    def trimmed(self, from_: int, start: int) -> InvalidRequest:
+        """The error for events that are not kept any more."""
+        return InvalidRequest("from_", from_, f"log {self.name!r} was trimmed: it begins at {start}")
 
     async def length(self) -> int:
         """How many events were ever appended."""
@@ -86,11 +91,25 @@ class LogFront:
                 await pauses.pause()
 
     async def follow(self, from_: int, end: End) -> AsyncIterator[tuple[int, Any]]:
-        """Each event with its number, from `from_` on, as they are appended."""
+        """Each event with its number, from `from_` on, as they are appended.
+
+        HoldfastError if the log is shorter than it was, or if its last event is not the one that was given:
+        the engine lost data.
+        """
+        check_number("from_", from_)
+        given: list[Any] = []
+        """The last event that was given, or nothing."""
         async with Watching(self.client, cell=(self.cell.kind, self.name), end=end) as watching:
             while True:
-                for event in await self.read(from_):
+                start, kept, _ = await self.load()
+                if from_ < start:
+                    raise self.trimmed(from_, start)
+                last = kept[max(from_ - 1 - start, 0) : from_ - start]
+                if given and (start + len(kept) < from_ or (last and last != given)):
+                    raise lost_data(self.client, f"log {self.name!r} no longer has event {from_ - 1} as it was")
+                for event in kept[from_ - start :]:
                     yield from_, event
+                    given = [event]
                     from_ += 1
                 await watching.next_letters(None)
 

@@ -26,7 +26,7 @@ from holdfast.locks.acquire import acquire, keep
 from holdfast.locks.cell import MOST_BYTES, CellFront, encode
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
-from holdfast.locks.keeper import Keeper
+from holdfast.locks.keeper import Keeper, log
 from holdfast.locks.release import release_quietly
 from holdfast.locks.spec import Spec
 from holdfast.locks.stay import Stay
@@ -80,6 +80,8 @@ class PartitionFront:
         """Begin, or begin anew in a child: what our parent is a member of, we are not."""
         self.stay: Stay | None = None
         self._shares = NOBODY
+        self._highest = 0
+        """The highest token that was seen, of any epoch."""
         self._telling = Telling(self.client.io)
         self._lock = threading.Lock()
         """Over the stay and the epoch; never kept while anything is awaited."""
@@ -281,14 +283,22 @@ class PartitionFront:
         slow look never puts back somebody who has gone.
         """
         kind, name = self.cell.kind, self.spec.name
+        written = False
         while True:
             found = await verbs.cell_get(kind, name, until())
             seats = seats_of(await verbs.inspect(kind, name, until()))
             wanted = encode([[seat.claim, seat.member] for seat in seats])
-            if found.value == wanted:
+            # An engine that lost data comes back with an epoch that is older than one that was seen. Fences refuse
+            # its token, so a new one is written. Once per look: while the engine's clock is behind that does not help.
+            older = found.version < self._highest
+            if older and not written:
+                log.warning("%s lost data: partition %r is back at epoch %d", self.client, name, found.version)
+            if found.value == wanted and (not older or written):
+                self._highest = max(self._highest, found.version)
                 return Shares(found.version, seats)
             # A new epoch, or somebody else was faster: look again either way.
             await verbs.cell_set(kind, name, wanted, found.version, KEEP, until())
+            written = True
 
     def turn(self, stay: Stay, shares: Shares) -> None:
         """Act under this epoch from now on, if that stay goes on."""

@@ -13,6 +13,7 @@ from holdfast.core.table.commands import SessionOver
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks.ability import need_events
 from holdfast.locks.client import Client
+from holdfast.locks.lost_data import lost_data
 from holdfast.locks.session import Session
 from holdfast.model import LockEvent
 from holdfast.runtime.io import Signal
@@ -130,12 +131,14 @@ class Watching:
                 await self.begin()
                 if not self.read_anew:
                     behind = self.session is former
-                    why = "it fell so far behind that the engine ended it" if behind else "its session ran out"
+                    why = "the engine ended it or no longer has it" if behind else "its session ran out"
                     raise HoldfastError(f"events of the watch were missed: {why}; begin it again")
                 return ()
             if reply.overflowed and self.read_anew:
                 self.after = reply.last
                 return reply.events[-1:]
+            if reply.lost:
+                raise lost_data(client, "events of the watch were missed")
             if reply.overflowed:
                 raise HoldfastError(f"the watch fell {len(reply.events)} events behind; begin it again")
             self.after = reply.last

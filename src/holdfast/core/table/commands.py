@@ -249,6 +249,8 @@ class Letters:
     events: tuple[LockEvent, ...]
     last: int
     overflowed: bool = False
+    lost: bool = False
+    """Whether the engine has lost events that this watch was given before: it came back with an older state."""
 
 
 Reply = (

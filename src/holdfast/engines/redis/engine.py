@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast.core.table.commands import GRANTED, Notice
+from holdfast.core.table.commands import GRANTED, MISSED, Notice
 from holdfast.core.urls import Url
 from holdfast.engines.checkup import Finding
 from holdfast.engines.engine import Deliver, nobody
@@ -67,7 +67,7 @@ class RedisEngine:
 
     def blocking(self) -> RedisVerbs:
         port = RespPort(self.address, self.route)
-        bell = Bell(self.route, self.prefix, self._hear, self.missed)
+        bell = Bell(self.route, self.prefix, self._hear, self._subscribed_again)
         self._ports.append(port)
         self._bells.append(bell)
         return RedisVerbs(self, BlockingIo(port), bell)
@@ -90,6 +90,11 @@ class RedisEngine:
         claim_id, token = news.decode().split(" ")
         self.ledger.hand(claim_id, Granted(int(token)))
         self.deliver(Notice("", claim_id, GRANTED))
+
+    def _subscribed_again(self) -> None:
+        """Connections were cut. Redis may be another one now, or have lost data: a heartbeat finds that out at once."""
+        self.missed()
+        self.deliver(Notice("", "", MISSED))
 
     def missed(self) -> None:
         """Something may not have been heard: whoever stands in line looks for itself."""

@@ -18,6 +18,8 @@ class Ledger:
         """Start anew, with a new session."""
         self._locks: dict[str, str | None] = {}
         """By claim id, from before it is sent: its lock, once Redis has said that it is there."""
+        self._tokens: dict[str, int] = {}
+        """By claim id: the token of a claim that is granted, as far as this client has heard."""
         self._counts: dict[str, int] = {}
         """By owner: how many claims it has."""
         self._waiting: set[str] = set()
@@ -43,9 +45,10 @@ class Ledger:
             self._locks[claim_id] = lock
             self._waiting.add(claim_id)
 
-    def holds(self, claim_id: str, lock: str) -> None:
+    def holds(self, claim_id: str, lock: str, token: int) -> None:
         """It is granted."""
         # One step of a dictionary each: nothing has to be locked.
+        self._tokens[claim_id] = token
         self._locks[claim_id] = lock
         if self._waiting:
             self._waiting.discard(claim_id)
@@ -57,6 +60,7 @@ class Ledger:
                 self._waiting.discard(claim.id)
             if self._handed:
                 self._handed.pop(claim.id, None)
+            self._tokens.pop(claim.id, None)
             if claim.id not in self._locks:
                 return None
             # There is none, if the claim is an earlier session's.
@@ -89,9 +93,14 @@ class Ledger:
         """Whether it was sent and not given back since."""
         return claim_id in self._locks
 
-    def confirmed(self) -> dict[str, str]:
-        """Every claim that ought to be there, with its lock."""
-        return {claim_id: lock for claim_id, lock in self._locks.copy().items() if lock is not None}
+    def confirmed(self) -> list[tuple[str, str, str]]:
+        """Every claim that ought to be there: its id, its lock, and its token, or nothing while it waits."""
+        tokens = self._tokens
+        return [
+            (claim_id, lock, f"{tokens.get(claim_id, '')}")
+            for claim_id, lock in self._locks.copy().items()
+            if lock is not None
+        ]
 
     def still_there(self, claim_id: str) -> bool:
         """Whether it ought to be there still."""

@@ -80,6 +80,8 @@ def info(reply: list[Any], namespace: str) -> LockInfo:
 
 def letters(reply: list[Any], namespace: str, after: int) -> Letters:
     """What a watch has collected."""
+    if reply[0] == b"lost":
+        return Letters((), reply[1], overflowed=True, lost=True)
     last, found = reply[1], [event(letter, namespace) for letter in reply[2:]]
     # A number that is missing is that of an event that found no room.
     return Letters(tuple(found), last, overflowed=last - after > len(found))

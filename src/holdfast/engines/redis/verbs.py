@@ -37,7 +37,7 @@ DONE = Done()
 """Made once: nobody changes it, and a release is answered by nothing else nearly always."""
 ONCE = ("break", "cell_set")
 """What is never sent again: it would break whoever came next, or take what it wrote itself for somebody else's."""
-MISSING = "Redis no longer has it: it was evicted, flushed, or lost in a failover"
+MISSING = "Redis no longer has this grant: it was evicted, flushed, or lost with Redis' last writes"
 
 
 def milliseconds(seconds: float | None) -> int:
@@ -91,7 +91,7 @@ class RedisVerbs:
     async def renew(self, session: str, until: float) -> Renewed | SessionOver:
         if isinstance(self.bell, Bell):
             self.bell.check()
-        claims = list(self._ledger.confirmed().items())
+        claims = self._ledger.confirmed()
         gone: dict[str, str] = {}
         missing: list[bytes] = []
         for first in range(0, max(1, len(claims)), CLAIMS_A_REQUEST):
@@ -137,8 +137,9 @@ class RedisVerbs:
         if request.sent_twice:
             self._ledger.twice.add(id_)
         if type(reply) is bytes:
-            self._ledger.holds(id_, lock)
-            return Granted(int(reply))
+            token = int(reply)
+            self._ledger.holds(id_, lock, token)
+            return Granted(token)
         standing = self._stands(claim, lock, replies.standing(reply))
         if request.sent_twice and not isinstance(standing, Granted | Place | SessionOver):
             # Nobody gives back what was refused.
@@ -148,7 +149,7 @@ class RedisVerbs:
     def _stands(self, claim: Claim, lock: str, standing: replies.Standing) -> Any:
         """Keep the ledger."""
         if isinstance(standing, Granted):
-            self._ledger.holds(claim.id, lock)
+            self._ledger.holds(claim.id, lock, standing.token)
         elif isinstance(standing, Place):
             self._ledger.waits(claim.id, lock)
         else:
@@ -161,7 +162,7 @@ class RedisVerbs:
         if handed is not None:
             # It lives no longer than our own last proof of life, and the session's deadline counts from that:
             # there is nothing to confirm.
-            self._ledger.holds(claim.id, lock)
+            self._ledger.holds(claim.id, lock, handed.token)
             return handed
         reply = await self._run("look", until, claim.id, claim.session, lock)
         return self._stands(claim, lock, replies.standing(reply))

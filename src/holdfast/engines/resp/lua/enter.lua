@@ -96,6 +96,7 @@ end
 local mine, is_granted = find(lock, id)
 if mine then
   if not is_granted then
+    keep_place(lock, id, mine)
     pass_on(lock)
     mine, is_granted = find(lock, id)
   end

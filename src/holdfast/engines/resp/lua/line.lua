@@ -83,6 +83,15 @@ local function head(lock)
   end
 end
 
+-- Put a waiting claim back where it was in the queue, if the queue was evicted alone.
+local function keep_place(lock, id, row)
+  local line = P .. 'line:' .. lock
+  if not call('ZSCORE', line, id) then
+    call('ZADD', line, text(row[ORDER]), id)
+    touch(line, keep_for(living(row[SESSION])[2]))
+  end
+end
+
 local function free_slot(taken, limit)
   if #taken >= limit then
     return nil

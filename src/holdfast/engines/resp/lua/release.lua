@@ -91,7 +91,9 @@ if not row then
   return ARGV[4] == '1' and 2 or {'gone', 'the engine no longer knows it'}
 end
 if not is_granted then
-  return {'gone', 'it was never granted'}
+  -- It came back as a place in the queue, which no client waits for any more.
+  depart(lock, id, row, false)
+  return {'gone', 'Redis came back with an older state, in which it was not granted'}
 end
 depart(lock, id, row, is_granted, 'released')
 if row[DIES] > 0 and row[DIES] <= now then

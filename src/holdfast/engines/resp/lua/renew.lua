@@ -1,6 +1,6 @@
 -- The heartbeat: keeps the session and the claims that are listed. It never re-creates one that is gone.
 -- ARGV[1] session  ARGV[2] 1 if this is the last request of the heartbeat: it also clears away what has died
--- ARGV[3], ARGV[4], … claim id and lock, for each claim that the client knows of
+-- ARGV[3], ARGV[4], … claim id, lock, and the token if it is granted, for each claim that the client knows of
 -- Returns {'renewed', ttl in ms, {claim id, reason, …}, {claim ids that are not here}, ms to the next death or -1,
 -- number of claims on record} or {'over'}.
 --@use namespace
@@ -28,12 +28,15 @@ for _, id in ipairs(call('SMEMBERS', watching)) do
   touch(watching, keep_for(ttl))
 end
 
+-- A grant that is a place in the queue here, or has another token, was made in a state that this server has lost: since
+-- then another client may have held the lock. It is missing, however well this server knows the claim.
 local missing = {}
-for at = 3, #ARGV, 2 do
-  local id, lock = ARGV[at], ARGV[at + 1]
-  if call('HEXISTS', P .. 'lock:' .. lock, id) == 1 then
+for at = 3, #ARGV, 3 do
+  local id, lock, token = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local packed = call('HGET', P .. 'lock:' .. lock, id)
+  if packed and (token == '' or unpack_row(packed)[TOKEN] == tonumber(token)) then
     touch(P .. 'lock:' .. lock, keep_for(ttl))
-  elseif call('HEXISTS', P .. 'wait:' .. lock, id) == 1 then
+  elseif token == '' and call('HEXISTS', P .. 'wait:' .. lock, id) == 1 then
     touch(P .. 'wait:' .. lock, keep_for(ttl))
     touch(P .. 'line:' .. lock, keep_for(ttl))
   else
