@@ -19,6 +19,7 @@ from holdfast.engines.etcd.cells import BASE_LASTS
 from holdfast.engines.etcd.keys import end_of, lease_of
 from holdfast.engines.etcd.line import MISSING
 from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.outcome import VerbCall
 from holdfast.engines.etcd.wire import LEASE_KEEP_ALIVE, LEASE_REVOKE, RANGE, Answer, EtcdPort, Request, Wire, serialize
 from holdfast.locks.tokens import raise_tokens
 from holdfast.model import Claim, Gone, Granted, Place
@@ -207,10 +208,10 @@ def test_a_release_that_is_repeated_after_the_session_ran_out_was_not_done(conne
     verbs: Any = locks._core.verbs
     claim, until, call = claim_of(locks, "k"), verbs.io.now() + 5.0, verbs.call
     assert isinstance(run(verbs.enter(claim, until)), Granted)
-    run(call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=lease_of(claim.session))), until))
+    run(call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=lease_of(claim.session))), VerbCall(until)))
 
-    async def repeated(request: Request, until: float) -> Answer:
-        answer: Answer = await call(request, until)
+    async def repeated(request: Request, verb: VerbCall) -> Answer:
+        answer: Answer = await call(request, verb)
         return replace(answer, repeated=True)
 
     verbs.call = repeated
@@ -242,9 +243,9 @@ def test_the_next_in_line_removes_a_broken_claim_if_the_breaker_is_gone(connect:
     assert core.keeper is not None
     core.keeper.stop()  # it reads no note, and its lease goes on for half a minute
     verbs: Any = breaker._core.verbs
-    (row,) = run(verbs._line_rows(f"{core.namespace}.lock", "k", verbs.io.now() + 5.0))
+    (row,) = run(verbs._line_rows(f"{core.namespace}.lock", "k", VerbCall(verbs.io.now() + 5.0)))
     # As if its ttl were short: nobody wants to wait for half a minute here either.
-    assert run(verbs._break(replace(row, record=replace(row.record, ttl=1.0)), False, verbs.io.now() + 5.0))
+    assert run(verbs._break(replace(row, record=replace(row.record, ttl=1.0)), False, VerbCall(verbs.io.now() + 5.0)))
     breaker.close()
     after = locks.lock("k").acquire(wait=25.0)
 

@@ -22,6 +22,7 @@ from holdfast.engines.etcd.wire import (
     Answer,
     Attempts,
     Endpoint,
+    Full,
     LeaseGone,
     Request,
     Wire,
@@ -57,12 +58,14 @@ async def in_turn(attempts: Attempts, ask: Callable[[Endpoint, float], Awaitable
 class Part:
     """One task's transaction, on its way."""
 
-    __slots__ = ("answered", "repeated", "request", "until")
+    __slots__ = ("answered", "repeated", "request", "unanswered", "until")
 
     def __init__(self, request: Request, until: float, answered: asyncio.Future[Answer]) -> None:
         self.request, self.until, self.answered = request, until, answered
         self.repeated = False
         """Whether it was part of a step that may have been applied before."""
+        self.unanswered = False
+        """Whether a try of such a step was not answered: it may still be applied."""
 
 
 class EtcdAsyncioPort:
@@ -149,17 +152,22 @@ class EtcdAsyncioPort:
                 answers = [await self._attempt(parts[0].request, until)]
             else:
                 answers = await self._together(parts, until)
-        except LeaseGone as gone:
+        except (LeaseGone, Full) as refusal:
             if len(parts) > 1:
-                # The lease of one of them; nothing was written of the others either.
+                # The lease of one of them, or the space that some of them need: each is sent by itself.
                 for part in parts:
-                    part.repeated = gone.repeated
+                    # What a full etcd has refused it may have applied.
+                    part.unanswered = part.unanswered or refusal.repeated
+                    part.repeated = part.unanswered or isinstance(refusal, Full)
                     go_on(self._send([part]))
             else:
-                _fail(parts, gone)
+                _fail(parts, self._refused(parts[0], refusal))
         except asyncio.CancelledError:
             # Nobody can cancel a step: it was what it waited for, by somebody who ends all tasks of the loop.
             _fail(parts, EngineUnavailable(self.wire.address.shown, "the event loop is ending", "unknown"))
+        except EngineUnavailable as error:
+            for part in parts:
+                _fail([part], self._unsure(error) if part.repeated else error)
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
             _fail(parts, error)
         else:
@@ -167,6 +175,17 @@ class EtcdAsyncioPort:
                 answer.repeated = answer.repeated or part.repeated
                 if not part.answered.done():
                     part.answered.set_result(answer)
+
+    def _refused(self, part: Part, refusal: LeaseGone | Full) -> LeaseGone | Full:
+        """A refusal of one part, which may have been sent before as part of a step."""
+        if isinstance(refusal, Full):
+            return Full(refusal.engine, refusal.problem, refusal.repeated or part.unanswered)
+        return LeaseGone(refusal.repeated or part.repeated)
+
+    @staticmethod
+    def _unsure(error: EngineUnavailable) -> EngineUnavailable:
+        """The error of a part that an earlier step may have applied."""
+        return EngineUnavailable(error.engine, error.problem, "unknown")
 
     async def _together(self, parts: list[Part], until: float) -> list[Answer]:
         whole = await self._attempt(steps.all_of([part.request for part in parts]), until)

@@ -18,6 +18,7 @@ from holdfast.engines.etcd.watcher import DELETED
 from holdfast.model import EventType, LockEvent
 
 if TYPE_CHECKING:
+    from holdfast.engines.etcd.outcome import VerbCall
     from holdfast.engines.etcd.session import Shared
 
 MOST_LETTERS = 10_000
@@ -118,12 +119,12 @@ class Subscriptions:
         self.shared.deliver(Notice(subscription.session, id_, LETTER))
 
     async def watch(
-        self, known: Known, session: str, id_: str, kind: str, prefix: str, until: float
+        self, known: Known, session: str, id_: str, kind: str, prefix: str, verb: VerbCall
     ) -> Done | SessionOver:
         if session != known.ledger.session.id:
             return SessionOver()
         keys, wish = known.keys, Watch(session, id_, kind, prefix)
-        answer = await known.call(steps.look(keys.broken, end_of(keys.broken)), until)
+        answer = await known.call(steps.look(keys.broken, end_of(keys.broken)), verb)
         story = Story(keys, answer.message.kvs)
         subscription = self._begin(session, id_)
 
@@ -151,12 +152,12 @@ class Subscriptions:
         return LockEvent(type_, claim.kind, claim.name, claim.owner, claim.id, time.time(), token, claim.mode)
 
     async def cell_watch(
-        self, known: Known, session: str, id_: str, kind: str, name: str, until: float
+        self, known: Known, session: str, id_: str, kind: str, name: str, verb: VerbCall
     ) -> Done | SessionOver:
         if session != known.ledger.session.id:
             return SessionOver()
         key = known.keys.cell(kind, name)
-        answer = await known.call(steps.look(key), until)
+        answer = await known.call(steps.look(key), verb)
         subscription = self._begin(session, id_)
 
         def hear(events: Sequence[Any] | None) -> None:

@@ -30,6 +30,10 @@ class Entry:
     """The revision at which it came into the line; 0 until that is known."""
     revision: int = 0
     """The revision of the write that confirmed the grant; 0 until then."""
+    granted_at: float = 0.0
+    """When this client learned of the grant, on its own clock."""
+    adopting: bytes = b""
+    """What its adoption writes into the key of another claim: no other write has this value."""
     slot: int | None = None
     position: int = 0
     ahead: bytes = b""
@@ -40,6 +44,17 @@ class Entry:
     @property
     def claim(self) -> Claim:
         return self.record.claim
+
+    def grant(self, revision: int) -> None:
+        """It is granted by the write of this revision."""
+        if not self.revision:
+            self.revision, self.granted_at = revision, clock.now()
+
+    @property
+    def hold_left(self) -> float | None:
+        """How long it may still be held, if that is limited."""
+        limit = self.claim.max_hold
+        return None if limit is None else max(0.0, limit - (clock.now() - self.granted_at))
 
 
 @dataclass(slots=True)

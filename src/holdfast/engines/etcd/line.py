@@ -18,6 +18,7 @@ from holdfast.engines.etcd.wire import Answer, Request
 from holdfast.model import Claim, Gone, Granted, Place, Refused
 
 if TYPE_CHECKING:
+    from holdfast.engines.etcd.outcome import VerbCall
     from holdfast.engines.etcd.session import Known
 
 MISSING = "etcd no longer has it"
@@ -39,7 +40,7 @@ class Line:
         line = self.known.keys.line(claim.kind, claim.name)
         return (line if claim.mode == "exclusive" else f"{line}x/").encode()
 
-    async def enter(self, claim: Claim, until: float) -> Any:
+    async def enter(self, claim: Claim, verb: VerbCall) -> Any:
         known = self.known
         session = known.ledger.session
         if session.id != claim.session:
@@ -48,7 +49,7 @@ class Line:
         record = new_record(claim, session, "queued")
         entry = known.ledger.enter(record, self.own_keys(claim))
         if entry.created:
-            return await self.look(claim, until)
+            return await self.look(claim, verb)
         here = (steps.absent(known.keys.tombstone(claim.id)), steps.absent(entry.key))
         queue = [steps.put(entry.key, record.pack(), lease)] if claim.waits else []
         answer: Answer = await known.call(
@@ -64,39 +65,39 @@ class Line:
                 ],
                 together=known.keys.line(claim.kind, claim.name),
             ),
-            until,
+            verb,
         )
         entry.doubtful = answer.repeated
         if answer.message.succeeded:
             return self.granted(entry, answer.revision)
         second = answer.message.responses[0].response_txn
         if not second.succeeded:
-            return await self._entered_before(entry, second, until)
-        return await self._queued(entry, answer, steps.kvs(second.responses[-1]), second.responses[-1], until)
+            return await self._entered_before(entry, second, verb)
+        return await self._queued(entry, answer, steps.kvs(second.responses[-1]), second.responses[-1], verb)
 
-    async def _entered_before(self, entry: Entry, second: Any, until: float) -> Any:
+    async def _entered_before(self, entry: Entry, second: Any, verb: VerbCall) -> Any:
         """An earlier try of the same request has arrived, or was withdrawn."""
         own = self.known.own(entry, second)
         if own is None:
             return Gone(WITHDRAWN)
         entry.created = own.create_revision
-        return await self.look(entry.claim, until)
+        return await self.look(entry.claim, verb)
 
-    async def _queued(self, entry: Entry, answer: Answer, found: Any, response: Any, until: float) -> Any:
+    async def _queued(self, entry: Entry, answer: Answer, found: Any, response: Any, verb: VerbCall) -> Any:
         claim, known = entry.claim, self.known
         # The latest first: its own, if it was written.
         ahead = [read_row(known.keys, kv) for kv in found if kv.key != entry.key]
         if not claim.waits:
-            await known.refused(entry, answer, until)
+            await known.refused(entry, answer, verb)
             return Refused(ahead[0].party(known.ledger.base) if ahead else None)
         entry.created = answer.revision
         others = response.response_range.count - (claim.mode == "exclusive")
         entry.position = max(1, others)
-        cycle = await known.deadlock(entry, until)
+        cycle = await known.deadlock(entry, verb)
         if cycle is not None:
             return cycle
         if not ahead:
-            return await self.look(claim, until)
+            return await self.look(claim, verb)
         return self.behind(entry, ahead[0], answer.revision)
 
     def behind(self, entry: Entry, ahead: Row, revision: int) -> Place:
@@ -108,20 +109,20 @@ class Line:
     def granted(self, entry: Entry, revision: int) -> Granted:
         """It holds, by the write of this revision."""
         known = self.known
-        entry.revision = revision
+        entry.grant(revision)
         known.stop_waiting(entry)
         entry.created = entry.created or revision
-        return Granted(known.ledger.base + revision, entry.slot, entry.claim.max_hold)
+        return Granted(known.ledger.base + revision, entry.slot, entry.hold_left)
 
-    async def look(self, claim: Claim, until: float) -> Any:
+    async def look(self, claim: Claim, verb: VerbCall) -> Any:
         """Take the lock if the claim is the head of the line now; otherwise its place."""
         known = self.known
         entry = known.ledger.get(claim.id)
         if entry is None:
             return SessionOver() if known.ledger.session.id != claim.session else Gone(WITHDRAWN)
         if entry.revision:
-            return Granted(known.ledger.base + entry.revision, entry.slot, claim.max_hold)
-        answer = await known.call(self._confirm(entry), until)
+            return Granted(known.ledger.base + entry.revision, entry.slot, entry.hold_left)
+        answer = await known.call(self._confirm(entry), verb)
         reply = answer.message
         if not reply.succeeded and claim.mode == "shared":
             reply = reply.responses[0].response_txn
@@ -129,13 +130,13 @@ class Line:
             return self.granted(entry, answer.revision)
         own, ahead, session, told = (steps.kvs(response) for response in reply.responses)
         if not own or own[0].create_revision != entry.created:
-            return await known.gone(entry, bool(session), until)
+            return await known.gone(entry, bool(session), verb)
         if own[0].mod_revision != entry.created:
             return self.granted(entry, own[0].mod_revision)  # by an earlier try, whose answer was lost
         known.told(told)
         if not ahead:
             # Only what was compared before is left out of account: look once more.
-            return await self.look(claim, until)
+            return await self.look(claim, verb)
         if entry.ahead and entry.ahead != ahead[0].key:
             entry.position = max(1, entry.position - 1)
         return self.behind(entry, read_row(known.keys, ahead[0]), answer.revision)

@@ -18,6 +18,7 @@ from holdfast.engines.etcd.wire import Answer
 from holdfast.model import Claim, Gone, Granted, Place, Refused
 
 if TYPE_CHECKING:
+    from holdfast.engines.etcd.outcome import VerbCall
     from holdfast.engines.etcd.session import Known
 
 
@@ -48,55 +49,55 @@ class Permits:
         slots, mine = self.slots(claim), f"{self._line(claim)}p/{claim.limit:08}/".encode()
         return [steps.empty(slots, mine), steps.empty(end_of(mine), end_of(slots))]
 
-    async def enter(self, claim: Claim, until: float) -> Any:
+    async def enter(self, claim: Claim, verb: VerbCall) -> Any:
         known = self.known
         if known.ledger.session.id != claim.session:
             return SessionOver()
         record = new_record(claim, known.ledger.session, "queued")
         entry = known.ledger.enter(record, self.own_keys(claim))
         if entry.created:
-            return await self.look(claim, until)
+            return await self.look(claim, verb)
         entry.guess = known.ledger.free_slot(self._line(claim)) % claim.limit
         while True:
             # What is watched may put another guess in its place meanwhile.
             guess, place = entry.guess, entry.key
-            answer: Answer = await known.call(self._enter_step(entry, guess), until)
+            answer: Answer = await known.call(self._enter_step(entry, guess), verb)
             if answer.repeated:
-                await known.bury(claim, until)
+                await known.bury(claim, verb)
             if answer.message.succeeded:
                 if answer.repeated:
-                    await self._leave_line(entry, place, until)
+                    await self._leave_line(entry, place, verb)
                 return self._took(entry, guess, answer.revision)
             second = answer.message.responses[0].response_txn
             if not second.succeeded:
-                return await self._entered_before(entry, second, until)
+                return await self._entered_before(entry, second, verb)
             permits, ahead = (steps.kvs(response) for response in second.responses[-2:])
             used = [read_row(known.keys, kv) for kv in permits]
             queued = [read_row(known.keys, kv) for kv in ahead if kv.key != entry.key]
             mine = self._find(entry, used)
             if mine is not None:
-                await self._leave_line(entry, place, until)
+                await self._leave_line(entry, place, verb)
                 return mine
             if claim.waits:
                 entry.created = answer.revision
                 entry.position = max(1, second.responses[-1].response_range.count)
             other = next((row.record.claim.limit for row in used + queued if row.record.claim.limit != claim.limit), 0)
             if other:
-                await known.leave(claim, False, until)
+                await known.withdraw(claim, False, verb)
                 return WrongLimit(other)
             free = self._free(claim, used)
             if claim.waits:
-                return await self._queued(entry, used, queued, answer.revision, until)
+                return await self._queued(entry, used, queued, answer.revision, verb)
             if queued or free is None:
-                await known.refused(entry, answer, until)
+                await known.refused(entry, answer, verb)
                 blocker = (used or queued)[0].party(known.ledger.base)
                 return Refused(blocker)
             entry.guess = free
 
-    async def _leave_line(self, entry: Entry, place: bytes, until: float) -> None:
+    async def _leave_line(self, entry: Entry, place: bytes, verb: VerbCall) -> None:
         """Another try of the request that has taken the permit may have put the claim into the line as well."""
         entry.line = ""  # the key is not used again: this may be sent twice, and compares nothing
-        await self.known.call(steps.step([], [steps.delete(place)]), until)
+        await self.known.call(steps.step([], [steps.delete(place)]), verb)
 
     def _enter_step(self, entry: Entry, guess: int) -> Any:
         claim, keys = entry.claim, self.known.keys
@@ -111,21 +112,21 @@ class Permits:
             together=self._line(claim),
         )
 
-    async def _entered_before(self, entry: Entry, second: Any, until: float) -> Any:
+    async def _entered_before(self, entry: Entry, second: Any, verb: VerbCall) -> Any:
         own = self.known.own(entry, second)
         if own is None:
             return Gone(WITHDRAWN)
         entry.created = own.create_revision
-        return await self.look(entry.claim, until)
+        return await self.look(entry.claim, verb)
 
-    async def _queued(self, entry: Entry, used: list[Row], queued: list[Row], revision: int, until: float) -> Any:
-        cycle = await self.known.deadlock(entry, until)
+    async def _queued(self, entry: Entry, used: list[Row], queued: list[Row], revision: int, verb: VerbCall) -> Any:
+        cycle = await self.known.deadlock(entry, verb)
         if cycle is not None:
             return cycle
         free = self._free(entry.claim, used)
         if not queued and free is not None:
             entry.guess = free
-            return await self.look(entry.claim, until)
+            return await self.look(entry.claim, verb)
         return self._behind(entry, used, queued, revision)
 
     def _find(self, entry: Entry, used: list[Row]) -> Granted | None:
@@ -142,9 +143,10 @@ class Permits:
 
     def _took(self, entry: Entry, slot: int, revision: int) -> Granted:
         known = self.known
-        entry.key, entry.slot, entry.revision = self.slot_key(entry.claim, slot), slot, revision
+        entry.key, entry.slot = self.slot_key(entry.claim, slot), slot
+        entry.grant(revision)
         known.stop_waiting(entry)
-        return Granted(known.ledger.base + revision, slot, entry.claim.max_hold)
+        return Granted(known.ledger.base + revision, slot, entry.hold_left)
 
     def _behind(self, entry: Entry, used: list[Row], queued: list[Row], revision: int) -> Place:
         known = self.known
@@ -158,7 +160,7 @@ class Permits:
         blocker = (used or queued)[0].party(known.ledger.base) if used or queued else None
         return Place(entry.position, blocker)
 
-    async def look(self, claim: Claim, until: float) -> Any:
+    async def look(self, claim: Claim, verb: VerbCall) -> Any:
         """Take a free permit if the claim is the head of the line now; otherwise its place."""
         known = self.known
         entry = known.ledger.get(claim.id)
@@ -166,13 +168,13 @@ class Permits:
             return SessionOver() if known.ledger.session.id != claim.session else Gone(WITHDRAWN)
         while not entry.revision:
             guess = entry.guess
-            answer = await known.call(self._take_step(entry, guess), until)
+            answer = await known.call(self._take_step(entry, guess), verb)
             if answer.message.succeeded:
                 return self._took(entry, guess, answer.revision)
             own, permits, ahead, session, told = (steps.kvs(response) for response in answer.message.responses)
             used = [read_row(known.keys, kv) for kv in permits]
             if not own or own[0].create_revision != entry.created:
-                return self._find(entry, used) or await known.gone(entry, bool(session), until)
+                return self._find(entry, used) or await known.gone(entry, bool(session), verb)
             known.told(told)
             queued = [read_row(known.keys, kv) for kv in ahead]
             free = self._free(claim, used)
@@ -181,7 +183,7 @@ class Permits:
                     entry.position = max(1, entry.position - 1) if queued else 1
                 return self._behind(entry, used, queued, answer.revision)
             entry.guess = free
-        return Granted(known.ledger.base + entry.revision, entry.slot, claim.max_hold)
+        return Granted(known.ledger.base + entry.revision, entry.slot, entry.hold_left)
 
     def _take_step(self, entry: Entry, guess: int) -> Any:
         claim, keys = entry.claim, self.known.keys
@@ -205,9 +207,9 @@ class Permits:
             together=self._line(claim),
         )
 
-    async def lost_track(self, claim: Claim, until: float) -> Row | None:
+    async def lost_track(self, claim: Claim, verb: VerbCall) -> Row | None:
         """A permit that this claim has taken without hearing of it."""
         slots = self.slots(claim)
-        answer = await self.known.call(steps.look(slots, end_of(slots)), until)
+        answer = await self.known.call(steps.look(slots, end_of(slots)), verb)
         rows = [read_row(self.known.keys, kv) for kv in answer.message.kvs]
         return next((row for row in rows if row.record.claim.id == claim.id), None)

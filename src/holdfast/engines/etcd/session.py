@@ -15,6 +15,7 @@ from holdfast.engines.etcd.keys import Keys, Row, end_of, lease_of, read_row, se
 from holdfast.engines.etcd.ledger import Entry, Ledger, Overdue
 from holdfast.engines.etcd.line import MISSING
 from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.outcome import VerbCall
 from holdfast.engines.etcd.token_base import read_base
 from holdfast.engines.etcd.watcher import DELETED, Watcher
 from holdfast.engines.etcd.wire import (
@@ -52,29 +53,28 @@ class Known:
         self.shared, self.io = shared, io
         self.keys, self.ledger, self.watcher = shared.keys, shared.ledger, shared.watcher
 
-    async def call(self, request: Request, until: float) -> Answer:
+    async def call(self, request: Request, verb: VerbCall) -> Answer:
         """Send a request; raises LeaseGone if what it writes under has ended."""
-        answer: Answer = await self.io.call(request, until)
-        return answer
+        return await verb.send(self.io, request)
 
-    async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
+    async def withdraw(self, claim: Claim, unanswered: bool, verb: VerbCall) -> None:
         """Set by the verbs: withdraw a claim."""
         raise NotImplementedError
 
     # The session
 
-    async def open(self, session: Session, until: float) -> Opened | SessionOver:
+    async def open(self, session: Session, verb: VerbCall) -> Opened | SessionOver:
         """Begin a session: a lease, and a record of who it is; then the base of its tokens is read."""
         lease = lease_of(session.id)
         asked = message("LeaseGrantRequest")(ID=lease, TTL=max(1, -int(-session.ttl // 1)))
         try:
-            granted = (await self.call(Request(LEASE_GRANT, asked), until)).message.TTL
+            granted = (await self.call(Request(LEASE_GRANT, asked, changes=False), verb)).message.TTL
         except LeaseExists:
             # An earlier try of this call: the id is new, so nobody else can have made it.
-            granted = (await self._keep_alive(lease, until)).message.TTL
+            granted = (await self._keep_alive(lease, verb)).message.TTL
         session = session._replace(ttl=float(granted))
         try:
-            base, base_revision, revision = await read_base(self, session, until)
+            base, base_revision, revision = await read_base(self, session, verb)
         except LeaseGone:
             return SessionOver()
         self.watcher.unwatch_all()
@@ -89,8 +89,9 @@ class Known:
         if events is None or any(event.type != DELETED or event.kv.key == own for event in events):
             self.shared.deliver(Notice(self.ledger.session.id, "", GONE))
 
-    async def _keep_alive(self, lease: int, until: float) -> Answer:
-        return await self.call(Request(LEASE_KEEP_ALIVE, message("LeaseKeepAliveRequest")(ID=lease)), until)
+    async def _keep_alive(self, lease: int, verb: VerbCall) -> Answer:
+        request = Request(LEASE_KEEP_ALIVE, message("LeaseKeepAliveRequest")(ID=lease), changes=False)
+        return await self.call(request, verb)
 
     async def renew(self, session: str, until: float) -> Renewed | SessionOver:
         """Keep the lease alive, then read the notes.
@@ -99,12 +100,13 @@ class Known:
         successor counts differently. The read goes through a majority; if it comes from the same
         term, the leader that renewed was the real one.
         """
+        verb = VerbCall(until)
         own = self.keys.session(session)
         while True:
-            kept = await self._keep_alive(lease_of(session), until)
+            kept = await self._keep_alive(lease_of(session), verb)
             if kept.message.TTL <= 0:
                 return SessionOver()
-            notes = await self.call(steps.look(own, end_of(own)), until)
+            notes = await self.call(steps.look(own, end_of(own)), verb)
             if notes.term == kept.term:
                 break
         found = list(notes.message.kvs)
@@ -117,20 +119,20 @@ class Known:
                 if self.ledger.get(claim_id) is not None:
                     gone.append((claim_id, kv.value.decode()))
                 else:
-                    await self.call(steps.step([], [steps.delete(kv.key)]), until)
+                    await self.call(steps.step([], [steps.delete(kv.key)]), verb)
         return Renewed(float(kept.message.TTL), tuple(gone), self.ledger.next_death())
 
-    async def close(self, session: str, until: float) -> Done:
+    async def close(self, session: str, verb: VerbCall) -> Done:
         """End a session. Its record goes first: claims that end together with theirs have expired."""
         self.watcher.unwatch_all()
         try:
-            await self.call(steps.step([], [steps.delete(self.keys.session(session))]), until)
+            await self.call(steps.step([], [steps.delete(self.keys.session(session))]), verb)
         except EngineUnavailable as error:
             # One that is full refuses even this, but ends leases.
-            if error.outcome != "not done":
+            if error.outcome != "not done" and not verb.full:
                 raise
         try:
-            await self.call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=lease_of(session))), until)
+            await self.call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=lease_of(session))), verb)
         except LeaseGone:
             return Done()
         return Done()
@@ -141,9 +143,9 @@ class Known:
         """What an enter has to find that is still on its way when its claim is over."""
         return steps.put(self.keys.tombstone(claim.id), b"", lease_of(claim.session))
 
-    async def bury(self, claim: Claim, until: float) -> None:
+    async def bury(self, claim: Claim, verb: VerbCall) -> None:
         """Let no enter of this claim have any effect from now on."""
-        await self.call(steps.step([], [self.tombstone(claim)]), until)
+        await self.call(steps.step([], [self.tombstone(claim)]), verb)
 
     def own(self, entry: Entry, second: Any) -> Any:
         """The claim's own key, if an earlier try of its enter has arrived; None if it was withdrawn before."""
@@ -153,10 +155,10 @@ class Known:
         self.ledger.forget(entry.claim.id, retire=True)
         return None
 
-    async def refused(self, entry: Entry, answer: Answer, until: float) -> None:
+    async def refused(self, entry: Entry, answer: Answer, verb: VerbCall) -> None:
         """A claim that does not wait was not granted, and is not to be by a try that comes late."""
         if answer.repeated:
-            await self.leave(entry.claim, True, until)
+            await self.withdraw(entry.claim, True, verb)
         else:
             self.ledger.forget(entry.claim.id)
 
@@ -182,10 +184,10 @@ class Known:
             entry.ahead = b""
             self.watcher.unwatch(entry.claim.id, entry.revision)
 
-    async def gone(self, entry: Entry, session_lives: bool, until: float) -> Gone | SessionOver:
+    async def gone(self, entry: Entry, session_lives: bool, verb: VerbCall) -> Gone | SessionOver:
         """The claim's own key is not there any more."""
         if entry.doubtful and session_lives:
-            await self.bury(entry.claim, until)
+            await self.bury(entry.claim, verb)
         self.stop_waiting(entry)
         self.ledger.forget(entry.claim.id, retire=True)
         return Gone(MISSING) if session_lives else SessionOver()
@@ -205,16 +207,17 @@ class Known:
 
     async def sweep(self, until: float) -> Done:
         """Remove claims of others whose time is over; leases end by themselves."""
+        verb = VerbCall(until)
         removed = 0
         for each in self.ledger.due():
             try:
-                removed += await self._remove(each, until)
+                removed += await self._remove(each, verb)
             except EngineUnavailable:
                 self.ledger.overdue.setdefault(each.row.key, each)
                 raise
         return Done(next_death=self.ledger.next_death(), removed=removed)
 
-    async def _remove(self, overdue: Overdue, until: float) -> int:
+    async def _remove(self, overdue: Overdue, verb: VerbCall) -> int:
         row, claim = overdue.row, overdue.row.record.claim
         mark = self.keys.told(claim.kind, claim.name) + claim.id.encode()
         note = steps.put(self.keys.note(claim.id), overdue.reason.encode(), lease_of(session_of(claim.id)))
@@ -224,29 +227,29 @@ class Known:
             [steps.delete(mark)],
         )
         try:
-            return int((await self.call(step, until)).message.succeeded)
+            return int((await self.call(step, verb)).message.succeeded)
         except LeaseGone:
             return 0  # it ended with its session
 
     # Deadlocks
 
-    async def rows(self, start: bytes, until: float) -> list[Row]:
+    async def rows(self, start: bytes, verb: VerbCall) -> list[Row]:
         """Every claim under a prefix, a page at a time, all as of one moment."""
         found: list[Row] = []
         key, end, revision = start, end_of(start), 0
         while True:
-            answer = await self.call(steps.look(key, end, limit=PAGE, revision=revision), until)
+            answer = await self.call(steps.look(key, end, limit=PAGE, revision=revision), verb)
             found += (read_row(self.keys, kv) for kv in answer.message.kvs)
             if not answer.message.more:
                 return found
             key, revision = answer.message.kvs[-1].key + b"\0", revision or answer.revision
 
-    async def deadlock(self, entry: Entry, until: float) -> Deadlocked | None:
+    async def deadlock(self, entry: Entry, verb: VerbCall) -> Deadlocked | None:
         """Refuse a claim that would wait for ever; the one that arrived last is refused, and sees all the others."""
         claim = entry.claim
         if not self.ledger.busy(claim.owner):
             return None
-        rows = {row.record.claim.id: row for row in await self.rows(self.keys.lines, until)}
+        rows = {row.record.claim.id: row for row in await self.rows(self.keys.lines, verb)}
         if claim.id not in rows:
             return None
         cycle = find_cycle([Waiting(row.record.claim, row.order, row.held) for row in rows.values()], claim.id)
@@ -265,6 +268,6 @@ class Known:
             )  # fmt: skip
         # Those who watch see that it was a deadlock; then it goes.
         mark = steps.put(entry.key, replace(entry.record, state="deadlock").pack(), lease_of(claim.session))
-        await self.call(steps.step([steps.created_at(entry.key, entry.created)], [mark]), until)
-        await self.leave(claim, False, until)
+        await self.call(steps.step([steps.created_at(entry.key, entry.created)], [mark]), verb)
+        await self.withdraw(claim, False, verb)
         return Deadlocked(tuple(links))

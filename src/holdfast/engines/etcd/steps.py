@@ -21,10 +21,11 @@ _COMPARE, _THEN, _OTHERWISE = b"\x0a", b"\x12", b"\x1a"
 _RANGE, _PUT, _DELETE, _TXN = b"\x0a", b"\x12", b"\x1a", b"\x22"
 _KEY, _END, _VALUE, _LEASE = b"\x0a", b"\x12", b"\x12", b"\x18"
 _LIMIT, _LATEST_FIRST, _MOST_CREATED = b"\x18", b"\x28\x02\x30\x02", b"\x68"
-# Of a comparison: is a key's creation, its last write or its lease equal to (or greater than) a number?
+# Of a comparison: is a key's creation, its last write or its lease equal to (or greater than) a number, or its value?
 _IF_CREATED, _IF_LATER, _IF_MODIFIED, _IF_LEASE = b"\x10\x01", b"\x08\x01\x10\x01", b"\x10\x02", b"\x10\x04"
+_IF_VALUE = b"\x10\x03"
 _IF_KEY, _IF_END = b"\x1a", b"\x82\x04"
-_CREATED, _MODIFIED, _UNDER = b"\x28", b"\x30", b"\x40"
+_CREATED, _MODIFIED, _HOLDS, _UNDER = b"\x28", b"\x30", b"\x3a", b"\x40"
 
 _SHORT = [bytes([number]) for number in range(128)]
 
@@ -76,6 +77,11 @@ def none_before(start: bytes, revision: int) -> bytes:
 def unchanged(key: bytes, revision: int) -> bytes:
     """The key was last written at this revision."""
     return _IF_MODIFIED + _field(_IF_KEY, key) + _MODIFIED + _number(revision)
+
+
+def holds(key: bytes, value: bytes) -> bytes:
+    """The key has this value."""
+    return _IF_VALUE + _field(_IF_KEY, key) + _field(_HOLDS, value)
 
 
 def under(key: bytes, lease: int) -> bytes:
@@ -133,6 +139,7 @@ def step(
     *,
     together: str | None = None,
     repeats: bool = True,
+    changes: bool = True,
 ) -> Request:
     """One transaction, to be sent. It writes, at least in one case: what only reads is a `look`.
 
@@ -140,12 +147,13 @@ def step(
     14110).
     """
     assert any(each[:1] != _RANGE for each in (*then, *otherwise)), "a transaction that writes nothing"
-    return Request(TXN, _whole(compare, then, otherwise), repeats, together)
+    return Request(TXN, _whole(compare, then, otherwise), repeats, together, changes)
 
 
 def look(start: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0) -> Request:
     """A read by itself: of a key, or of every key from one up to another; as of now, through a majority, or earlier."""
-    return Request(RANGE, _RangeRequest(key=start, range_end=end, limit=limit, revision=revision))
+    read = _RangeRequest(key=start, range_end=end, limit=limit, revision=revision)
+    return Request(RANGE, read, changes=False)
 
 
 def all_of(requests: Sequence[Request]) -> Request:

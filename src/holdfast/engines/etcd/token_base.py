@@ -18,6 +18,7 @@ from holdfast.engines.etcd.keys import LAYOUT, lease_of
 from holdfast.errors import EngineUnavailable
 
 if TYPE_CHECKING:
+    from holdfast.engines.etcd.outcome import VerbCall
     from holdfast.engines.etcd.session import Known
 
 
@@ -33,7 +34,7 @@ def _unpack(known: Known, kv: Any) -> int:
     return int(kept["base"])
 
 
-async def read_base(known: Known, session: Session | None, until: float) -> tuple[int, int, int]:
+async def read_base(known: Known, session: Session | None, verb: VerbCall) -> tuple[int, int, int]:
     """The base, its revision and the revision of this read; it is made if there is none.
 
     A session is registered in the same step: while one is, the base does not change.
@@ -45,19 +46,24 @@ async def read_base(known: Known, session: Session | None, until: float) -> tupl
         own = known.keys.session(session.id)
         register = [steps.put(own, json.dumps(who).encode(), lease_of(session.id))]
     first = int(time.time() * 1_000_000)
-    answer = await known.call(
-        steps.step([steps.absent(key)], [steps.put(key, _pack(first)), *register], [steps.get(key), *register]), until
+    step = steps.step(
+        [steps.absent(key)],
+        [steps.put(key, _pack(first)), *register],
+        [steps.get(key), *register],
+        # A base without a session is the same, whichever client writes it.
+        changes=session is not None,
     )
+    answer = await known.call(step, verb)
     if answer.message.succeeded:
         return first, answer.revision, answer.revision
     kv = steps.kvs(answer.message.responses[0])[0]
     return _unpack(known, kv), kv.mod_revision, answer.revision
 
 
-async def raise_base(known: Known, above: int, until: float) -> Done:
+async def raise_base(known: Known, above: int, verb: VerbCall) -> Done:
     """Make every later token larger than `above`; refused while a session is open that knows the base already."""
     while True:
-        base, modified, _ = await read_base(known, None, until)
+        base, modified, _ = await read_base(known, None, verb)
         if base >= above:
             return Done()
         answer = await known.call(
@@ -66,7 +72,7 @@ async def raise_base(known: Known, above: int, until: float) -> Done:
                 [steps.put(known.keys.base, _pack(above))],
                 [steps.get(known.keys.base), steps.get_all(known.keys.sessions)],
             ),
-            until,
+            verb,
         )
         if answer.message.succeeded:
             return Done()

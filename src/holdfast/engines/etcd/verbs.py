@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from holdfast.core.names import matches
@@ -22,10 +23,12 @@ from holdfast.engines.etcd.keys import Row, lease_of, new_record, read_row, sess
 from holdfast.engines.etcd.ledger import Entry
 from holdfast.engines.etcd.line import MISSING, Line
 from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.outcome import VerbCall
 from holdfast.engines.etcd.permits import Permits
 from holdfast.engines.etcd.session import BROKEN, Known, Shared
 from holdfast.engines.etcd.token_base import raise_base
 from holdfast.engines.etcd.wire import LeaseGone
+from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, LockInfo
 from holdfast.runtime.io import Io, Signal
 
@@ -49,22 +52,36 @@ class EtcdVerbs(Known):
     # Sessions
 
     async def open_session(self, session: Session, until: float) -> Opened | SessionOver:
-        return await self.open(session, until)
+        return await self.open(session, VerbCall(until))
 
     async def close_session(self, session: str, until: float) -> Done:
-        return await self.close(session, until)
+        return await self.close(session, VerbCall(until))
 
     # Claims
 
     async def enter(self, claim: Claim, until: float) -> Any:
+        verb = VerbCall(until)
         try:
-            return await self._recipe(claim).enter(claim, until)
+            return await self._recipe(claim).enter(claim, verb)
         except LeaseGone:
             return SessionOver()
+        except EngineUnavailable as error:
+            entry = self.ledger.get(claim.id)
+            if entry is None or entry.created:
+                raise
+            if verb.settled and not entry.doubtful:
+                # Its answer came, so it is applied by now or never will be. A full etcd still takes removals.
+                await self.withdraw(claim, False, verb)
+                raise verb.refused(error) from error
+            if error.outcome == "unknown":
+                entry.doubtful = True
+            elif not entry.doubtful:
+                self.ledger.forget(claim.id)
+            raise
 
     async def look(self, claim: Claim, until: float) -> Any:
         try:
-            return await self._recipe(claim).look(claim, until)
+            return await self._recipe(claim).look(claim, VerbCall(until))
         except LeaseGone:
             return SessionOver()
 
@@ -74,6 +91,7 @@ class EtcdVerbs(Known):
             return Gone(WITHDRAWN)
         line, note = self.keys.line(claim.kind, claim.name), self.keys.note(claim.id)
         bury = [self.tombstone(claim)] if entry.doubtful else []
+        verb = VerbCall(until)
         try:
             answer = await self.call(
                 steps.step(
@@ -82,7 +100,7 @@ class EtcdVerbs(Known):
                     [steps.get(entry.key), steps.get(note), steps.get(self.keys.session(claim.session)), *bury],
                     together=line,
                 ),
-                until,
+                verb,
             )
         except LeaseGone:
             return Gone(MISSING)  # with the session, to which the tombstone belongs
@@ -102,6 +120,10 @@ class EtcdVerbs(Known):
         return self.keys.told(claim.kind, claim.name) + claim.id.encode()
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
+        await self.withdraw(claim, unanswered, VerbCall(until))
+        return Done()
+
+    async def withdraw(self, claim: Claim, unanswered: bool, verb: VerbCall) -> None:
         entry = self.ledger.get(claim.id)
         lease = lease_of(claim.session)
         clear = [steps.delete(self._mark(claim)), steps.delete(self.keys.note(claim.id))]
@@ -113,21 +135,18 @@ class EtcdVerbs(Known):
         try:
             await self.call(
                 steps.step(mine, ends, clear, together=self.keys.line(claim.kind, claim.name)),
-                until,
+                verb,
             )
             if claim.limit and (entry is None or not entry.revision):
                 # A permit that was taken without an answer is known by what is written in it.
-                row = await self.permits.lost_track(claim, until)
+                row = await self.permits.lost_track(claim, verb)
                 if row is not None:
-                    await self.call(
-                        steps.step([steps.unchanged(row.key, row.modified)], [steps.delete(row.key)]), until
-                    )
+                    await self.call(steps.step([steps.unchanged(row.key, row.modified)], [steps.delete(row.key)]), verb)
         except LeaseGone:
             pass  # the session is over, and the claim with it
         if entry is not None:
             self.stop_waiting(entry)
             self.ledger.forget(claim.id, retire=not (entry.created or entry.revision))
-        return Done()
 
     # Handing over
 
@@ -136,14 +155,16 @@ class EtcdVerbs(Known):
         if entry is None or not entry.revision:
             return Gone(MISSING)
         entry.line = ""  # from now on its key may be another session's: it is not used again
-        kept = {"secret": ticket, "key": entry.key.decode(), "revision": entry.revision}
+        kept = {
+            "secret": ticket, "key": entry.key.decode(), "revision": entry.revision, "hold_left": entry.hold_left,
+        }  # fmt: skip
         offer = steps.put(self.keys.ticket(claim.id), json.dumps(kept).encode(), lease_of(claim.session))
         try:
             answer = await self.call(
                 steps.step(
                     [steps.unchanged(entry.key, entry.revision)], [offer], [steps.get(self.keys.note(claim.id))]
                 ),
-                until,
+                VerbCall(until),
             )
         except LeaseGone:
             return Gone(MISSING)
@@ -156,14 +177,16 @@ class EtcdVerbs(Known):
         """The same key is written again under the receiver's lease: it keeps its place, and nobody comes between."""
         if claim.session != self.ledger.session.id:
             return SessionOver()
-        offer = self.keys.ticket(source)
-        found = (await self.call(steps.look(offer), until)).message.kvs
+        verb, offer = VerbCall(until), self.keys.ticket(source)
+        found = (await self.call(steps.look(offer), verb)).message.kvs
         kept = json.loads(found[0].value) if found else {}
         if kept.get("secret") != ticket:
             return Gone(VOID)
         key = kept["key"].encode()
+        # The hold ends when the sender's would have, as far as the sender knew when it wrote the ticket.
+        claim = replace(claim, max_hold=_shorter(claim.max_hold, kept["hold_left"]))
         record = new_record(claim, self.ledger.session, "granted")
-        entry = self.ledger.adopt(Entry(record, key, created=1))
+        entry = self.ledger.adopt(Entry(record, key, created=1, adopting=record.pack()))
         if claim.limit:
             entry.slot = int(key.rpartition(b"/")[2])
         step = steps.step(
@@ -171,16 +194,18 @@ class EtcdVerbs(Known):
                 steps.unchanged(key, kept["revision"]),
                 steps.unchanged(offer, found[0].mod_revision),
                 steps.absent(self.keys.tombstone(claim.id)),
+                # An operator's note: the sender was told to let go, so the grant must not go on under another name.
+                steps.absent(self.keys.note(source)),
             ],
             [
-                steps.put(key, record.pack(), lease_of(claim.session)),
+                steps.put(key, entry.adopting, lease_of(claim.session)),
                 steps.delete(offer),
                 steps.put(self.keys.note(source), HANDED_OVER.encode(), lease_of(session_of(source))),
             ],
             [steps.get(key)],
         )
         try:
-            answer = await self.call(step, until)
+            answer = await self.call(step, verb)
         except LeaseGone:
             # The sender's, or the receiver's own, which its keeper will notice.
             self.ledger.forget(claim.id)
@@ -196,11 +221,12 @@ class EtcdVerbs(Known):
     # For people
 
     async def break_lock(self, kind: str, name: str, force: bool, until: float) -> BreakUnderWay:
-        held = [row for row in await self._line_rows(kind, name, until) if row.held]
-        told = [row.record.claim.id for row in held if await self._break(row, force, until)]
+        verb = VerbCall(until)
+        held = [row for row in await self._line_rows(kind, name, verb) if row.held]
+        told = [row.record.claim.id for row in held if await self._break(row, force, verb)]
         return BreakUnderWay(tuple(told))
 
-    async def _break(self, row: Row, force: bool, until: float) -> bool:
+    async def _break(self, row: Row, force: bool, verb: VerbCall) -> bool:
         """Leave a note under the holder's session, which its client reads; whether it was still the holder."""
         claim = row.record.claim
         lease = lease_of(session_of(claim.id))
@@ -213,20 +239,20 @@ class EtcdVerbs(Known):
             )
             then = [note, steps.put(self._mark(claim), kept.SerializeToString(), lease)]
         try:
-            answer = await self.call(steps.step([steps.unchanged(row.key, row.modified)], then), until)
+            answer = await self.call(steps.step([steps.unchanged(row.key, row.modified)], then), verb)
         except LeaseGone:
             return False
         if answer.message.succeeded and not force:
             self.ledger.count_down(row, row.record.ttl, BROKEN)
         return bool(answer.message.succeeded) or answer.repeated
 
-    async def _line_rows(self, kind: str, name: str, until: float) -> list[Row]:
-        return _in_order(await self.rows(self.keys.line(kind, name).encode(), until))
+    async def _line_rows(self, kind: str, name: str, verb: VerbCall) -> list[Row]:
+        return _in_order(await self.rows(self.keys.line(kind, name).encode(), verb))
 
-    async def _know_base(self, until: float) -> None:
+    async def _know_base(self, verb: VerbCall) -> None:
         """Tokens are shown to people before there is a session, too."""
         if not self.ledger.base:
-            await cells.cell_get(self, f"{self.keys.namespace}.", "", until)
+            await cells.cell_get(self, f"{self.keys.namespace}.", "", verb)
 
     def _info(self, kind: str, name: str, rows: list[Row]) -> LockInfo:
         base = self.ledger.base
@@ -240,16 +266,18 @@ class EtcdVerbs(Known):
         )
 
     async def inspect(self, kind: str, name: str, until: float) -> LockInfo:
-        await self._know_base(until)
-        return self._info(kind, name, await self._line_rows(kind, name, until))
+        verb = VerbCall(until)
+        await self._know_base(verb)
+        return self._info(kind, name, await self._line_rows(kind, name, verb))
 
     async def list(self, prefix: str, kind: str, until: float) -> tuple[LockInfo, ...]:
-        await self._know_base(until)
+        verb = VerbCall(until)
+        await self._know_base(verb)
         start = self.keys.lines
         if not kind.endswith("."):
             start += f"{self.keys.short(kind)}/{prefix.rstrip('/')}".encode()
         lines: dict[tuple[str, str], list[Row]] = {}
-        for row in await self.rows(start, until):
+        for row in await self.rows(start, verb):
             claim = row.record.claim
             if matches(prefix, claim.name):
                 lines.setdefault((claim.kind, claim.name), []).append(row)
@@ -258,20 +286,20 @@ class EtcdVerbs(Known):
     # Cells
 
     async def cell_get(self, kind: str, name: str, until: float) -> CellValue:
-        return await cells.cell_get(self, kind, name, until)
+        return await cells.cell_get(self, kind, name, VerbCall(until))
 
     async def cell_set(
         self, kind: str, name: str, value: bytes | None, version: int | None, keep: float | None, until: float
     ) -> CellValue | Mismatch:
-        return await cells.cell_set(self, kind, name, value, version, keep, until)
+        return await cells.cell_set(self, kind, name, value, version, keep, VerbCall(until))
 
     # Watches
 
     async def watch(self, session: str, id_: str, kind: str, prefix: str, until: float) -> Done | SessionOver:
-        return await self.subscriptions.watch(self, session, id_, kind, prefix, until)
+        return await self.subscriptions.watch(self, session, id_, kind, prefix, VerbCall(until))
 
     async def cell_watch(self, session: str, id_: str, kind: str, name: str, until: float) -> Done | SessionOver:
-        return await self.subscriptions.cell_watch(self, session, id_, kind, name, until)
+        return await self.subscriptions.cell_watch(self, session, id_, kind, name, VerbCall(until))
 
     async def fetch(self, session: str, id_: str, after: int, until: float) -> Letters | SessionOver:
         return self.subscriptions.fetch(session, id_, after)
@@ -280,7 +308,7 @@ class EtcdVerbs(Known):
         return self.subscriptions.unwatch(id_)
 
     async def raise_tokens(self, above: int, until: float) -> Done:
-        return await raise_base(self, above, until)
+        return await raise_base(self, above, VerbCall(until))
 
 
 def _still(entry: Entry, lease: int) -> Any:
@@ -288,10 +316,19 @@ def _still(entry: Entry, lease: int) -> Any:
     # What was granted here may have been adopted since. What was not cannot have been.
     if entry.revision:
         return steps.unchanged(entry.key, entry.revision)
-    # When it was created is not known of what was not answered, nor of what it was to adopt.
+    if entry.adopting:
+        # The lease tells nothing: the sender may be of the same session.
+        return steps.holds(entry.key, entry.adopting)
+    # When it was created is not known of what was not answered.
     if entry.created and entry.line:
         return steps.created_at(entry.key, entry.created)
     return steps.under(entry.key, lease)
+
+
+def _shorter(first: float | None, second: float | None) -> float | None:
+    """The shorter of two times, either of which may be without limit."""
+    limits = [limit for limit in (first, second) if limit is not None]
+    return min(limits, default=None)
 
 
 def _in_order(rows: list[Row]) -> list[Row]:

@@ -68,14 +68,30 @@ class LeaseExists(Exception):
     """There is a lease of this number already."""
 
 
+class Full(EngineUnavailable):
+    """etcd answered that it has no space. It may have applied the request all the same.
+
+    Below its quota, etcd applies the transaction that crosses the quota and then answers it with this
+    error. `repeated`: an earlier try of the request is unanswered.
+    """
+
+    def __init__(self, engine: str, problem: str, repeated: bool) -> None:
+        self.repeated = repeated
+        super().__init__(engine, problem, "unknown")
+
+
 @dataclass(slots=True)
 class Request:
-    """One call. `repeats`: whether sending it twice does no harm. `together`: what it must not share a batch with."""
+    """One call. `repeats`: whether sending it twice does no harm. `together`: what it must not share a batch with.
+
+    `changes`: whether it can change what is kept in etcd. A bare lease changes nothing: it ends by itself.
+    """
 
     method: str
     message: Any
     repeats: bool = True
     together: str | None = None
+    changes: bool = True
 
 
 @dataclass(slots=True)
@@ -249,7 +265,9 @@ class Attempts:
             self._renewed_login = True
             self.wire.forget_token()
             return 0.0
-        if code in REFUSALS or (code == RESOURCE_EXHAUSTED and "space" in details):
+        if code == RESOURCE_EXHAUSTED and "space" in details:
+            raise Full(self.wire.address.shown, f"etcd has no space left: {details}", self.unknown) from error
+        if code in REFUSALS:
             raise self.unavailable(details, self._outcome()) from error
         if error.sent:
             self.unknown = True

@@ -1,0 +1,87 @@
+"""What becomes of a grant that is handed over, at the moments in which its receiver fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from holdfast import EngineUnavailable
+from holdfast.core.table.commands import Done
+from holdfast.locks.handing import digest
+from holdfast.model import Granted
+from holdfast.runtime.blocking import run
+from tests.engines.etcd.conftest import Connect
+from tests.engines.etcd.test_outcome import LosingPort
+from tests.engines.etcd.test_recipe import claim_of
+from tests.servers.process import wait_until
+
+
+@pytest.mark.parametrize("applied", [False, True])
+@pytest.mark.parametrize("same_client", [True, False])
+def test_an_adoption_that_is_withdrawn_removes_only_what_it_has_written(
+    connect: Connect, same_client: bool, applied: bool
+) -> None:
+    """The sender's key may hang on the lease of the receiver: they may be one client."""
+    sender = connect(ttl=60.0)
+    receiver = sender if same_client else connect(ttl=60.0)
+    grant = sender.lock("k").acquire()
+    _, source, secret, *_ = grant.hand_over().split(" ")
+    verbs: Any = receiver._core.verbs
+    claim, until = claim_of(receiver, "k"), verbs.io.now() + 5.0
+    port = verbs.io.port
+    verbs.io.port = LosingPort(verbs, 2, "unanswered" if applied else "unsent")
+    with pytest.raises(EngineUnavailable):
+        run(verbs.adopt(claim, source, digest(secret), until))
+    verbs.io.port = port
+    assert run(verbs.leave(claim, True, until)) == Done()
+
+    held = [holder.claim for holder in sender.inspect("k").holders]
+    assert held == ([] if applied else [source])
+    if applied:
+        wait_until(lambda: not grant.valid, 10.0, "the sender hearing that it was adopted")
+    else:
+        grant.release()
+
+
+def test_an_adoption_goes_on_with_what_was_left_of_max_hold(connect: Connect) -> None:
+    sender, receiver = connect(ttl=60.0), connect(ttl=60.0)
+    grant = sender.lock("k", max_hold=2.0).acquire()
+    adopted = receiver.adopt(grant.hand_over())
+    again = sender.adopt(adopted.hand_over())
+
+    assert again.remaining <= 2.0
+    wait_until(again.lost.is_set, 10.0, "the end of max_hold")
+    with connect().lock("k", wait=10.0) as after:
+        assert after.token > again.token
+
+
+def test_a_client_that_waits_ends_an_adopted_hold_when_its_time_is_over(connect: Connect) -> None:
+    """Its own client may be gone, or does not care."""
+    sender, receiver, rival = connect(ttl=60.0), connect(ttl=60.0), connect()
+    held = claim_of(sender, "k")
+    limited = replace(held, max_hold=1.0)
+    verbs, theirs = sender._core.verbs, receiver._core.verbs
+    until = verbs.io.now() + 5.0
+    assert isinstance(run(verbs.enter(limited, until)), Granted)
+    assert run(verbs.hand_over(limited, "secret", until)) == Done()
+    adopted = run(theirs.adopt(claim_of(receiver, "k"), limited.id, "secret", until))
+    assert isinstance(adopted, Granted)
+    assert adopted.hold_left is not None
+    assert 0 < adopted.hold_left <= 1.0
+
+    rival.lock("k").acquire(wait=20.0).release()
+
+
+def test_a_grant_that_an_operator_is_breaking_is_not_adopted(connect: Connect) -> None:
+    sender, receiver = connect(ttl=60.0), connect(ttl=60.0)
+    claim, verbs = claim_of(sender, "k"), sender._core.verbs
+    until = verbs.io.now() + 5.0
+    assert isinstance(run(verbs.enter(claim, until)), Granted)
+    assert run(verbs.hand_over(claim, "secret", until)) == Done()
+    told = run(verbs.break_lock(claim.kind, claim.name, False, until))
+    reply = run(receiver._core.verbs.adopt(claim_of(receiver, "k"), claim.id, "secret", until))
+
+    assert told.claims == (claim.id,)
+    assert not isinstance(reply, Granted)
