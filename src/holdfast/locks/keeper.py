@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from holdfast.core import deadline as deadlines
 from holdfast.core.backoff import full_jitter
 from holdfast.core.table import rows
-from holdfast.core.table.commands import GONE, MISSED, Notice, Renewed, SessionOver
+from holdfast.core.table.commands import GONE, MISSED, SHORTENED, Notice, Renewed, SessionOver
 from holdfast.engines.engine import Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks.errand import Errand
@@ -76,6 +76,8 @@ class Keeper:
         self.withdrawals = client.withdrawals
         self._beat_at = NEVER
         self._sweep_at = NEVER
+        self._shortened: Notice | None = None
+        """The last word of the engine that it grants a session less."""
         self._sleeps_until = NEVER
         """When the keeper wakes by itself; never, as far as others know, while it is awake or about to sleep."""
         self._calm = 0.0
@@ -244,6 +246,7 @@ class Keeper:
         if self.client.session is None or self.client.session.over is not None:
             try:
                 self.client.session = session = await self.new_session()
+                self.shorten(session)
                 self.failure = self.trouble = None
                 if self.client.closed:
                     # It was closed while this was being opened, and nobody else would end it.
@@ -268,7 +271,7 @@ class Keeper:
             raise EngineUnavailable(str(client), "the session ended before its opening was answered", "not done")
         self._beat_at = sent + deadlines.beat_interval(reply.ttl)
         self._sweep_at = self._opened = sent
-        return Session(row.id, reply.ttl, deadlines.deadline(sent, reply.ttl))
+        return Session(row.id, reply.ttl, sent)
 
     async def beat(self, session: Session) -> None:
         """One heartbeat for everything that is held. Only its answer moves the deadline."""
@@ -297,12 +300,20 @@ class Keeper:
         if isinstance(reply, SessionOver):
             self.end(session, reply.reason or RAN_OUT)
             return
-        session.deadline = max(session.deadline, deadlines.deadline(sent, reply.ttl))
+        shorter = reply.ttl < session.ttl
+        session.confirm(sent, reply.ttl, self.io.now())
+        if shorter:
+            self.keep_pace(session, sent)
         session.in_danger, self.trouble = False, None
         if reply.next_death is not None:
             self._sweep_at = self.io.now() + reply.next_death
         for claim_id, reason in reply.gone:
             self.lose(session, claim_id, reason)
+
+    def keep_pace(self, session: Session, sent: float) -> None:
+        """Heartbeats come more often from now on: the engine grants the session less than before."""
+        self._beat_at = min(self._beat_at, sent + deadlines.beat_interval(session.ttl))
+        self.verbs.bell.set()
 
     def before_beat(self) -> float:
         """When a request that is not the heartbeat has to be over, so that it never delays one."""
@@ -390,8 +401,24 @@ class Keeper:
                 self.withdrawals.remove(withdrawal)  # the session has ended, and the claim with it
             await self.keep_alive()
 
+    def shorten(self, session: Session | None) -> None:
+        """Move the deadline back to what the engine has said of this session."""
+        told = self._shortened
+        if session is None or told is None or told.session != session.id:
+            return
+        ttl = session.ttl
+        session.shorten(told.since, told.ttl, self.io.now())
+        if session.ttl < ttl:
+            log.warning("%s: the engine grants a ttl of %g s now, not %g s", self.client, session.ttl, ttl)
+            self.beat_soon()
+
     def hear(self, notice: Notice) -> None:
         """Take a notice from the engine, in any thread."""
+        if notice.what == SHORTENED:
+            # Kept first: the session that it is about may only now become the client's.
+            self._shortened = notice
+            self.shorten(self.client.session)
+            return
         # A claim that is gone: the next heartbeat brings the reason.
         if notice.what == GONE:
             self.beat_soon()

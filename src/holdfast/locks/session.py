@@ -7,6 +7,7 @@ import threading
 from math import inf
 from typing import TYPE_CHECKING
 
+from holdfast.core import deadline as deadlines
 from holdfast.model import Claim
 
 if TYPE_CHECKING:
@@ -16,10 +17,17 @@ if TYPE_CHECKING:
 class Session:
     """One proof of life. Its deadline is moved by confirmed heartbeats only, and counts from their sending."""
 
-    __slots__ = ("deadline", "holds", "id", "in_danger", "lock", "mortal", "named", "numbers", "over", "ttl")
+    __slots__ = (
+        "_learned", "_sent", "deadline", "holds", "id", "in_danger", "lock", "mortal", "named", "numbers", "over",
+        "ttl",
+    )  # fmt: skip
 
-    def __init__(self, id_: str, ttl: float, deadline: float) -> None:
-        self.id, self.ttl, self.deadline = id_, ttl, deadline
+    def __init__(self, id_: str, ttl: float, sent: float) -> None:
+        self.id, self.ttl, self.deadline = id_, ttl, deadlines.deadline(sent, ttl)
+        self._sent = sent
+        """When the last request that the engine confirmed was sent."""
+        self._learned = sent
+        """When the engine granted the present ttl."""
         self.over: str | None = None
         """Why it has ended, once it has."""
         self.in_danger = False
@@ -32,6 +40,25 @@ class Session:
         """Reentrant: a signal handler that gives something back may have come upon its thread in here."""
         self.numbers = itertools.count(1)
         """Of its claims, whose ids are chosen before anything is sent."""
+
+    def confirm(self, sent: float, ttl: float, now: float) -> None:
+        """Move the deadline: the engine confirmed a request that was sent at `sent`, and grants `ttl` from then on.
+
+        A ttl that is shorter than before counts at once, also when the deadline moves back by it. A longer one counts
+        only for a request that was sent after the shorter one was known: replies may be read in another order.
+        """
+        with self.lock:
+            if ttl < self.ttl or (ttl > self.ttl and sent >= self._learned):
+                self.ttl, self._learned = ttl, now
+            self._sent = max(self._sent, sent)
+            self.deadline = deadlines.deadline(self._sent, self.ttl)
+
+    def shorten(self, sent: float, ttl: float, now: float) -> None:
+        """Move the deadline back: since a request that was sent at `sent`, the engine grants only `ttl`."""
+        with self.lock:
+            if ttl < self.ttl:
+                self.ttl, self._learned = ttl, now
+            self.deadline = min(self.deadline, deadlines.deadline(sent, self.ttl))
 
     def add(self, hold: Hold) -> bool:
         """Keep a new hold, unless the session has ended meanwhile."""

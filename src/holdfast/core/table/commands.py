@@ -266,8 +266,14 @@ class Notice:
     session: str
     subject: str
     what: str
+    ttl: float = 0.0
+    """With SHORTENED: what the session is granted now."""
+    since: float = 0.0
+    """With SHORTENED: when the request was sent that the engine answered with this, on the client's clock."""
 
 
 GRANTED, GONE, LETTER = "granted", "gone", "letter"
 MISSED = "missed"
 """What an engine says whose notices may have got lost: everybody looks by himself."""
+SHORTENED = "shortened"
+"""What an engine says that grants a session less than before. No heartbeat has to be answered for that to count."""

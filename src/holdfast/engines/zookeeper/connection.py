@@ -24,6 +24,7 @@ from kazoo.protocol.states import KeeperState
 
 from holdfast.engines.zookeeper.address import ZooKeeperAddress
 from holdfast.engines.zookeeper.answer import Answer
+from holdfast.runtime import clock
 
 if TYPE_CHECKING:
     from holdfast.engines.zookeeper.link import Link
@@ -257,9 +258,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         if isinstance(request, Connect):
             # One that accepts and stands still must not cost the session: there are others.
             timeout = min(timeout, self.handler.longest_dial)
+        sent = clock.now()
         reply = super()._invoke(timeout, request, xid)
-        if isinstance(request, Connect):
-            self.link.negotiated = reply[0].time_out / 1000
+        if isinstance(request, Connect) and reply[0].time_out > 0:
+            self.link.greeted(sent, reply[0].time_out / 1000, new=not request.session_id)
         return reply
 
     def _submit(self, request: Any, timeout: float, xid: Any = None) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from holdfast.core.table.commands import GONE, MISSED, Notice
+from holdfast.core.table.commands import GONE, MISSED, SHORTENED, Notice
 from holdfast.core.urls import Url
 from holdfast.engines.checkup import Finding
 from holdfast.engines.engine import Deliver, nobody
@@ -19,6 +19,7 @@ from holdfast.engines.zookeeper.asking import ZooKeeperAsyncioPort, ZooKeeperPor
 from holdfast.engines.zookeeper.cells import Seen
 from holdfast.engines.zookeeper.doctor import check_up
 from holdfast.engines.zookeeper.ledger import Ledger
+from holdfast.engines.zookeeper.life import proven
 from holdfast.engines.zookeeper.line import Layout
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.verbs import ZooKeeperVerbs
@@ -78,6 +79,10 @@ class ZooKeeperEngine:
     def counted(self) -> None:
         """A request goes out; in the connection's thread."""
         self._count()
+
+    def link_shortened(self, session: str, link: Link) -> None:
+        """A server grants a session less than those before it; in the connection's thread."""
+        self.deliver(Notice(session, session, SHORTENED, proven(link.negotiated), link.attached_at))
 
     def link_changed(self, session: str, link: Link) -> None:
         """A session's connection was lost, made again, or has ended; in the connection's thread."""

@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.core.table.rows import Session
 from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.connection import Message
+from holdfast.engines.zookeeper.life import Life
 from holdfast.engines.zookeeper.link import Link
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
@@ -77,9 +78,8 @@ class Member:
 
     link: Link
     session: Session
+    life: Life
     claims: dict[str, Entry] = field(default_factory=dict)
-    good_until: float = 0.0
-    """When this client stops to believe in it, unless a heartbeat is confirmed."""
     sent: set[str] = field(default_factory=set)
     """Claims on their way in whose creation was sent."""
 
@@ -125,7 +125,7 @@ class Ledger:
         member = self.members.get(session)
         if member is None or member.link.over is not None:
             return None
-        if clock.now() < member.good_until:
+        if clock.now() < member.life.good_until(member.link.shorter):
             return member
         self.members.pop(session, None)
         member.link.say_farewell()

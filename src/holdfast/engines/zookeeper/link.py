@@ -20,6 +20,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from holdfast.engines.zookeeper.address import ZooKeeperAddress
 from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.connection import AddWatch, Connection, DirectHandler, Kazoo, Message
+from holdfast.engines.zookeeper.life import Grant
 from holdfast.engines.zookeeper.server_clock import ServerClock
 
 # What kazoo has to say about a lost connection, the keeper says too.
@@ -44,6 +45,9 @@ class Link:
         self.problem = ""
         """What went wrong when it last tried to connect, for messages."""
         self.negotiated = ttl
+        """The shortest timeout that a server has granted this session, in seconds."""
+        self.attached_at = 0.0
+        """When the request was sent by which the present server took the session on: its leader knows of that."""
         self.counted: Callable[[], None] = lambda: None
         """Called for every request."""
         self.unanswered = 0
@@ -57,7 +61,11 @@ class Link:
         """Whether somebody has left word since the last look."""
         self.notes_version = 0
         self.clock = ServerClock()
+        self.shorter: Grant | None = None
+        """What the last server granted that granted less than those before it."""
         self.changed: Callable[[Link], None] = lambda link: None
+        self.shortened: Callable[[Link], None] = lambda link: None
+        """Called when a server grants less than those before it, in the connection's thread."""
         self._waiters: list[Callable[[], None]] = []
         self._mourners: list[Callable[[], None]] = []
         self._lock = threading.Lock()
@@ -71,6 +79,19 @@ class Link:
         self.kazoo._connection = Connection(self, self.kazoo, retry, logger=_log, sasl_options=sasl)
         self.kazoo.add_listener(self._hear)
         handler.ended = self._ended
+
+    def greeted(self, sent: float, negotiated: float, *, new: bool) -> None:
+        """A server took the session on, at a request that was sent then, and grants this; in the connection's thread.
+
+        A server that grants less counts by that from now on, whatever was confirmed before. One that grants more is
+        not believed: a leader that takes over begins with the timeout that the session was created with.
+        """
+        self.attached_at = sent
+        if new or negotiated < self.negotiated:
+            self.negotiated = negotiated
+            if not new:
+                self.shorter = Grant(sent, negotiated)
+                self.shortened(self)
 
     def start(self) -> None:
         """Begin to connect; does not wait."""

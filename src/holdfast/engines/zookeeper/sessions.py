@@ -15,25 +15,17 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType
 
-from holdfast.core import deadline
 from holdfast.core.table.commands import GONE, Done, Notice, Opened, Renewed, SessionOver
 from holdfast.core.table.rows import Session
 from holdfast.engines.zookeeper.asking import Dropped, Late, LinkOver
 from holdfast.engines.zookeeper.ledger import Member, packed, unpacked
+from holdfast.engines.zookeeper.life import SHARE, Life, Request, granted, proven
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.part import Part
 from holdfast.engines.zookeeper.tidying import Tidier
 from holdfast.errors import EngineUnavailable
 
-SHARE = 2 / 3
-"""How much of the negotiated time a confirmed write is good for. A follower tells its leader of a session only with
-every second half tick, and the shortest session is two ticks."""
 MOST_NOTES = 200
-
-
-def proven(negotiated: float) -> float:
-    """The ttl whose deadline, with the usual margin off, is two thirds of what was negotiated."""
-    return (negotiated * SHARE + deadline.MARGIN_FIXED) / (1 - deadline.MARGIN_SHARE)
 
 
 class SessionVerbs(Part):
@@ -47,6 +39,7 @@ class SessionVerbs(Part):
         sent = self.io.now()
         link = Link(self.engine.place, session.ttl, beats=True)
         link.counted = self.engine.counted
+        link.shortened = partial(self.engine.link_shortened, session.id)
         link.start()
         try:
             await self._register(link, session, until)
@@ -59,7 +52,7 @@ class SessionVerbs(Part):
             raise
         with self.ledger.lock:
             older = [member.link for member in self.ledger.members.values()]
-            member = Member(link, session, good_until=sent + link.negotiated * SHARE)
+            member = Member(link, session, Life(sent, self.io.now(), link.negotiated, link.attached_at))
             self.ledger.members = {session.id: member}
             self.engine.streams.clear()
         for other in older:
@@ -108,13 +101,13 @@ class SessionVerbs(Part):
         link = member.link
         if not link.connected:
             raise EngineUnavailable(self.address, "the connection is lost", "not done")
-        sent = self.io.now()
+        sent, attached_at, negotiated = self.io.now(), link.attached_at, link.negotiated
         try:
             if not await self._beat(link, session, until):
                 link.say_farewell()
                 return SessionOver()
             link.unanswered = 0
-            member.good_until = sent + link.negotiated * SHARE
+            good = member.life.confirm(Request(sent, self.io.now()), negotiated, attached_at)
         except LinkOver:
             return SessionOver()
         except Late:
@@ -127,7 +120,7 @@ class SessionVerbs(Part):
         with suppress(EngineUnavailable, LinkOver):  # another day: the heartbeat itself was answered
             await self.tidier.step(link, until)
         gone = tuple((id_, reason) for id_, reason in list(link.gone.items()) if id_ in member.claims)
-        return Renewed(proven(link.negotiated), gone)
+        return Renewed(granted(min(good, link.negotiated * SHARE)), gone)
 
     async def _beat(self, link: Link, session: str, until: float) -> bool:
         """Prove that we live and have read what was left for us; False if the session's nodes are not there."""
