@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast import HoldfastError, InvalidRequest, LockLost, NotHeld, Unsupported
+from holdfast.runtime.blocking import run
 from tests.conformance.abilities import needs
 from tests.conformance.apis import Front
 from tests.conformance.refusals import declined
@@ -180,3 +183,55 @@ async def test_a_readers_grant_stays_a_readers(locks: Front, rival: Front) -> No
 
     assert adopted.shared
     assert await locks.rwlock("k").read().try_acquire() is not None
+
+
+@pytest.mark.by_turns
+@needs("hand_over", "record")
+async def test_a_grant_that_is_being_broken_cannot_be_adopted(stage: Stage, locks: Front, rival: Front) -> None:
+    """The sender's client does not hear of the break, so the grant stays until its time is over."""
+    quiet = await stage.client(ttl=2.0)
+    text = await (await quiet.lock("k").acquire()).hand_over()
+    await silent(stage, quiet)
+    await tell_to_go(stage, locks, "k")
+
+    with pytest.raises(NotHeld):
+        await rival.adopt(text)
+    await locks.break_lock("k")
+    assert (await rival.inspect("k")).holders == ()
+    with pytest.raises(NotHeld):
+        await rival.adopt(text)
+
+
+@needs("hand_over", "record")
+async def test_a_grant_that_is_being_broken_cannot_be_handed_over(stage: Stage, locks: Front, rival: Front) -> None:
+    quiet = await stage.client(ttl=10.0)
+    sent = await quiet.lock("k").acquire()
+    await silent(stage, quiet)
+    await tell_to_go(stage, locks, "k")
+
+    try:
+        text = await sent.hand_over()
+    except LockLost as lost:
+        assert "broke" in lost.reason
+    else:
+        # Where the note of the break is read by the receiver.
+        with pytest.raises(NotHeld):
+            await rival.adopt(text)
+
+
+async def silent(stage: Stage, client: Front) -> None:
+    """Stop a client's keeper, and wait until it has stopped."""
+    done = client.target._core.keeper.done
+    stage.silence(client)
+    await eventually(done.is_set)
+
+
+async def tell_to_go(stage: Stage, by: Front, name: str) -> None:
+    """Begin to break a lock, and do not wait for its holder."""
+    core = by.target._core
+
+    async def begin() -> Any:
+        return await core.verbs.break_lock(core.kind("lock"), name, False, core.until())
+
+    begun = await by.actor.do(stage.api.function(begin, lambda: run(begin())))
+    assert len(begun.claims) == 1

@@ -22,6 +22,8 @@ from holdfast.core.table.step import Asking, Step
 from holdfast.model import Claim, Gone, Granted, Link
 
 BROKEN = "an operator broke it"
+NO_TICKET = "broken"
+"""The ticket of a grant that was told to go: no secret has this digest."""
 HANDED_OVER = "it was handed over"
 IN_LINE = "this claim stands in line: adopt with one of its own"
 VOID = "there is nothing to adopt: it was adopted, released or lost before"
@@ -32,6 +34,8 @@ def hand_over(step: Step, command: HandOver) -> Asking[Done | Gone]:
     found: tuple[Row, Session] | None = yield ask.RowById(command.claim.id)
     if found is None or found[0].token is None:
         return Gone("it is no longer held")
+    if found[0].ticket == NO_TICKET:
+        return Gone(BROKEN)
     step.changes.append(PutRow(found[0]._replace(ticket=command.ticket)))
     return Done()
 
@@ -48,6 +52,8 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
     if tombstone is not None:
         return Gone(tombstone.reason)
     found: tuple[Row, Session] | None = yield ask.RowById(command.source)
+    if found is not None and found[0].ticket == NO_TICKET:
+        return Gone(BROKEN)
     if found is None or not fits(found[0], claim, command.ticket):
         return Gone(VOID)
     old = found[0]
@@ -120,7 +126,9 @@ def break_lock(step: Step, command: Break) -> Asking[BreakUnderWay]:
             step.changes.append(DropRow(row))
         else:
             end = step.now + sessions[claim.session].ttl
-            step.changes.append(PutRow(row._replace(dies_at=end if row.dies_at is None else min(end, row.dies_at))))
+            end = end if row.dies_at is None else min(end, row.dies_at)
+            # It could be adopted otherwise, and would outlive the break.
+            step.changes.append(PutRow(row._replace(dies_at=end, ticket=NO_TICKET)))
     if command.force:
         for row in holders:
             affected: tuple[str, ...] = yield ask.Affected(row.claim)

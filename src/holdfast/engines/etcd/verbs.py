@@ -162,7 +162,9 @@ class EtcdVerbs(Known):
         try:
             answer = await self.call(
                 steps.step(
-                    [steps.unchanged(entry.key, entry.revision)], [offer], [steps.get(self.keys.note(claim.id))]
+                    [steps.unchanged(entry.key, entry.revision), steps.absent(self.keys.note(claim.id))],
+                    [offer],
+                    [steps.get(self.keys.note(claim.id))],
                 ),
                 VerbCall(until),
             )
@@ -193,6 +195,7 @@ class EtcdVerbs(Known):
             [
                 steps.unchanged(key, kept["revision"]),
                 steps.unchanged(offer, found[0].mod_revision),
+                steps.absent(self.keys.note(source)),  # one that was told to go would outlive the break
                 steps.absent(self.keys.tombstone(claim.id)),
                 # An operator's note: the sender was told to let go, so the grant must not go on under another name.
                 steps.absent(self.keys.note(source)),

@@ -249,6 +249,8 @@ class PeopleVerbs(ClaimVerbs):
                 (found,) = [None] if sender is None else await self.contents(link, [f"{parent}/{sender.node}"], until)
                 if sender is None or note is None or found is None:
                     return Gone("there is nothing left to adopt")
+                if source in note[1]["ended"]:
+                    return Gone(note[1]["ended"][source])
                 about = unpacked(found[0])
                 if not ticket or about.get("ticket") != ticket:
                     return Gone("the text is not the one that hand_over() gave last")

@@ -27,6 +27,11 @@ if not old or not lives(old) or ARGV[8] == '' or old[TICKET] ~= ARGV[8]
   or old[MODE] ~= ARGV[5] or old[LIMIT] ~= tonumber(ARGV[6]) then
   return {'gone', 'there is nothing to adopt: it was adopted, released or lost before'}
 end
+-- One that was told to go cannot be adopted: it would outlive the break.
+local broken = call('HGET', P .. 'gone:' .. old[SESSION], source)
+if broken then
+  return {'gone', broken}
+end
 for _, waiting in ipairs(waiting_of(owner)) do
   local row = find(waiting[2], waiting[1])
   local newcomer = row and {id = waiting[1], lock = waiting[2], row = row, granted = false, owner = owner}

@@ -9,6 +9,10 @@ local row = packed and unpack_row(packed)
 if not row or not lives(row) then
   return {'gone', 'it is no longer held'}
 end
+local broken = call('HGET', P .. 'gone:' .. row[SESSION], ARGV[1])
+if broken then
+  return {'gone', broken}
+end
 row[TICKET] = ARGV[3]
 call('HSET', P .. 'lock:' .. ARGV[2], ARGV[1], pack(row))
 return {'done', 0, -1}
