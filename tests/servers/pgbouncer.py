@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 from holdfast.verify.servers.postgres import PostgresServer
 from holdfast.verify.servers.process import Server, find
 
@@ -19,6 +22,12 @@ class PgBouncerServer(Server):
     @property
     def url(self) -> str:
         return f"postgresql://holdfast@127.0.0.1:{self.port}/postgres"
+
+    def change_mode(self, mode: str) -> None:
+        """Pool in another way from now on; what is connected stays so."""
+        self.mode = mode
+        self.prepare()
+        os.kill(self.pid, signal.SIGHUP)
 
     def prepare(self) -> None:
         (self.folder / "pgbouncer.ini").write_text(

@@ -114,3 +114,18 @@ def copied(primary: PostgresServer) -> None:
     with psycopg.connect(primary.url, autocommit=True) as connection:
         sql = "SELECT bool_and(replay_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication"
         eventually(lambda: connection.execute(sql).fetchone() == (True,), within=60)
+
+
+@pytest.mark.parametrize("recipe", ["table", "advisory"])
+def test_a_standby_is_passed_over(primary: PostgresServer, replica: PostgresReplica, recipe: str) -> None:
+    hosts = f"127.0.0.1:{replica.port},127.0.0.1:{primary.port}"
+    with (
+        holdfast.connect(f"postgresql://holdfast@{hosts}/postgres?recipe={recipe}") as locks,
+        holdfast.connect(f"{primary.url}?recipe={recipe}") as others,
+        holdfast.connect(f"{replica.url}?recipe={recipe}") as misled,
+    ):
+        with locks.lock("k"):
+            assert others.lock("k").try_acquire() is None
+            with pytest.raises(holdfast.EngineUnavailable, match="standby") as refused:
+                misled.lock("k").try_acquire()
+            assert refused.value.outcome == "not done"

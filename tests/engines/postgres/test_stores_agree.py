@@ -1,7 +1,7 @@
 """The lock table in PostgreSQL, shortcuts included, and on dictionaries: the same replies and notices, token for token.
 
-PostgreSQL goes by a clock of the test: the schema comes before `pg_catalog` in the search path of the engine's
-connections, so a function of the schema is found first.
+PostgreSQL goes by a clock of the test: every prepared statement calls a function of the test's schema in the place of
+`clock_timestamp`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from holdfast.core.table import Outcome
 from holdfast.core.table import commands as cmd
 from holdfast.engines.engine import nobody
 from holdfast.engines.postgres import crowd as postgres_crowd
+from holdfast.engines.postgres import step
 from holdfast.engines.postgres.address import parse_address
 from holdfast.engines.postgres.connections import Checked, Connections
 from holdfast.engines.postgres.crowd import Seat
 from holdfast.engines.postgres.ledger import Ledger
 from holdfast.engines.postgres.sockets import ThreadSockets
 from holdfast.engines.postgres.table import PostgresTable
-from holdfast.engines.postgres.wire import Wire
+from holdfast.engines.postgres.wire import Wire, prepared
 from holdfast.model import Mode
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import run
@@ -142,10 +143,14 @@ def comparable(reply: cmd.Reply) -> Any:
 @pytest.fixture(scope="module", autouse=True)
 def place(server: PostgresServer) -> Iterator[Place]:
     BothTables.place = Place(server)
+    clock_of_the_test = f"{SCHEMA}.clock_timestamp("
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(postgres_crowd, "COURTESY", 0.0)
         # One counter for all names, as on dictionaries.
         patch.setattr(names, "bucket", lambda name: 0)
+        patch.setattr(
+            step, "prepared", lambda one: prepared(one).replace("pg_catalog.clock_timestamp(", clock_of_the_test)
+        )
         yield BothTables.place
     BothTables.place.close()
 

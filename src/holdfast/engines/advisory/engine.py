@@ -16,11 +16,11 @@ from holdfast.engines.advisory import keys
 from holdfast.engines.advisory.holdings import AdvisoryBell, Holdings
 from holdfast.engines.advisory.verbs import AdvisoryVerbs
 from holdfast.engines.checkup import Finding
-from holdfast.engines.postgres.connections import Connections
+from holdfast.engines.postgres.connections import MEANING, Connections
 from holdfast.engines.postgres.doctor import check_up
 from holdfast.engines.postgres.site import Site
 from holdfast.engines.postgres.sockets import LoopSockets, Sockets, ThreadSockets
-from holdfast.engines.postgres.wire import Wire
+from holdfast.engines.postgres.wire import Wire, prepared
 from holdfast.model import Guarantees
 from holdfast.runtime.asyncio import AsyncioIo
 from holdfast.runtime.blocking import BlockingIo
@@ -51,17 +51,22 @@ GUARANTEES = Guarantees(
 class AdvisoryConnections(Connections):
     """Connections whose sessions are what holds the locks."""
 
-    settings: ClassVar[dict[str, str]] = {
+    settings: ClassVar[dict[str, str]] = MEANING | {
         # A wait is as long as its caller wants, and is ended by a cancel.
         "lock_timeout": "0",
         "statement_timeout": "0",
     }
 
     opened: Callable[[Wire], None]
+    holdings: Holdings
+
+    def _places(self) -> list[int]:
+        """While something is held, only its own host: another server would grant the same locks again."""
+        return [self.holdings.place] if self.holdings.taken else super()._places()
 
     async def _prepare(self, wire: Wire, commits: str, until: float) -> None:
         """There is no table; but somebody has to see the connection break."""
-        await wire.send([f"PREPARE {each.name}({each.types}) AS {each.sql}" for each in keys.STATEMENTS], until)
+        await wire.send([prepared(each) for each in keys.STATEMENTS], until)
         self.opened(wire)
 
 
@@ -95,7 +100,7 @@ class AdvisoryEngine(Site):
 
     def _make(self, sockets: Sockets) -> Connections:
         connections = AdvisoryConnections(self.place, sockets, self.most, self._checked)
-        connections.opened = self._holdings.opened
+        connections.opened, connections.holdings = self._holdings.opened, self._holdings
         self._connections.append(connections)
         return connections
 

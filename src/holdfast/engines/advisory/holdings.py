@@ -65,6 +65,10 @@ class Holdings:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.taken: dict[str, Taken] = {}
+        self.server = ""
+        """The server that everything here is held on; another one would grant the same locks again."""
+        self.place = 0
+        """Which of the hosts led to it."""
         self.wires: dict[Wire, Bound | None] = {}
         """Every open connection, and whose it is. All of them are watched: to begin to watch one costs a wake-up."""
         self.lost: dict[str, str] = {}
@@ -87,11 +91,23 @@ class Holdings:
         with self.lock:
             self.wires[wire] = bound
 
-    def expect(self, taken: Taken) -> None:
-        """A claim was sent to the server."""
+    def expect(self, taken: Taken) -> bool:
+        """A claim will be sent to the server. False if its connection leads to another server than what is held."""
+        wire = taken.bound.wire
         with self.lock:
+            if not self.belongs(wire):
+                return False
+            self.server, self.place = wire.server, wire.place
             taken.bound.pending = taken
             taken.bound.claims[taken.claim.id] = self.taken[taken.claim.id] = taken
+            return True
+
+    def belongs(self, wire: Wire) -> bool:
+        """Whether a connection leads to the server that everything is held on. If nothing is held, any server will do.
+
+        The answer is good while `lock` is held.
+        """
+        return not self.taken or wire.server == self.server
 
     def forget(self, taken: Taken) -> None:
         """Nothing is held or awaited by it, and whoever asks for it knows."""

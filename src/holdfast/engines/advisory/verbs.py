@@ -25,6 +25,11 @@ GRACE = 0.5
 ATTEND = 0.25
 """How long a caller attends to its own connection; after that the keeper watches it, and wakes the caller."""
 
+ELSEWHERE = (
+    "the connection leads to another server than the one on which this session holds its locks; that one is tried "
+    "until they are released or lost"
+)
+
 _DEADLOCK_LINE = re.compile(r"Process (\d+) waits for (\w+) on advisory lock \[([\d,]+)\]; blocked by process (\d+)\.")
 
 
@@ -127,8 +132,11 @@ class AdvisoryVerbs(NarrowVerbs):
                 if bound.pending is not None:
                     # Another thread of the same owner waits here: one at a time.
                     return Refused() if not claim.waits else Place(1)
+                # Before the first byte: whatever interrupts this, it is known that something may be held.
+                if not self.holdings.expect(taken):
+                    bound.wire.close()
+                    raise EngineUnavailable(self.address, ELSEWHERE, "not done")
                 await bound.wire.post_prepared(keys.take(claim), taken.keys.values, until)
-                self.holdings.expect(taken)
                 standing = await self._attend(taken, until)
                 return await self._place(taken, until) if isinstance(standing, Place) else standing
             except WireLost as error:
@@ -156,23 +164,27 @@ class AdvisoryVerbs(NarrowVerbs):
 
     async def _settle(self, taken: Taken, until: float) -> Any:
         bound, claim = taken.bound, taken.claim
-        bound.pending = None
         try:
             (found,) = await bound.wire.answer(until)
         except SqlError as error:
+            bound.pending = None
             self.holdings.forget(taken)
             await self._give_up(taken, until)
             if error.state == "40P01":
                 return Deadlocked(self._cycle(claim, error))
             raise unavailable(self.address, error) from error
         if found is None:
+            bound.pending = None
             self.holdings.forget(taken)
             return Refused(await self._blocker(taken, until))
         taken.token, pid = found
+        # Not before: what is pending when an interrupt comes is given up.
+        bound.pending = None
         assert taken.token is not None
         if pid != bound.wire.server_pid:
+            # It may be held by a server process of the pool now.
             bound.wire.close()
-            raise EngineUnavailable(self.address, EXPLANATION, "not done")
+            raise EngineUnavailable(self.address, EXPLANATION, "unknown")
         if claim.max_hold is not None:
             taken.ends = clock.now() + claim.max_hold
         return taken.granted()
@@ -270,14 +282,16 @@ class AdvisoryVerbs(NarrowVerbs):
             # A cancel that comes before the server process has read the statement does nothing: again, after a while.
             await bound.wire.cancel(until)
             patience = min(0.2, 2 * patience + 0.02)
-        bound.pending = None
         try:
-            (found,) = await bound.wire.answer(until)
+            found = await bound.wire.answer(until)
         except SqlError:
+            found = []
+        if not found:
+            # Refused or never sent; or an interrupt came when the answer had been read already.
             await self._give_up(pending, until)
-            return
-        if found is not None:
-            pending.token = found[0]
+        elif found[0] is not None:
+            pending.token = found[0][0]
+        bound.pending = None
 
     async def _give_up(self, taken: Taken, until: float) -> None:
         """A wait ended with an error, which gives back nothing of what the session has taken before it.
@@ -331,6 +345,9 @@ class AdvisoryVerbs(NarrowVerbs):
         for fresh in (False, True):
             wire = await self.connections.take(until)
             try:
+                if not self.holdings.belongs(wire):
+                    wire.close()
+                    raise EngineUnavailable(self.address, ELSEWHERE, "not done")
                 (found,) = await wire.send([sql], until)
                 return found
             except SqlError as error:

@@ -16,10 +16,25 @@ from holdfast.runtime import clock
 
 OLDEST_SERVER = 120000
 
-TABLE_SETTINGS = {
+SAFE_PATH = "SET search_path = pg_catalog, pg_temp"
+"""No schema in which another role may create a function that is found instead of PostgreSQL's own."""
+
+MEANING = {
+    # What a role or database may set, and what would give a statement or an answer another meaning.
     "standard_conforming_strings": "on",
+    "extra_float_digits": "1",
+    "transform_null_equals": "off",
+    "array_nulls": "on",
+    "bytea_output": "hex",
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "row_security": "on",
+}
+TABLE_SETTINGS = MEANING | {
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
     # Every statement is prepared once and looks rows up by an index, whatever the statistics say.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -31,6 +46,17 @@ TABLE_SETTINGS = {
     "statement_timeout": "15s",
 }
 SETTINGS_14 = {"client_connection_check_interval": "1s", "idle_session_timeout": "0"}
+SETTINGS_17 = {"transaction_timeout": "0"}
+
+# A server that was restarted has another start time: nothing that a session held there is held any more.
+_SERVER = (
+    "SELECT json_build_array(pg_is_in_recovery(), current_setting('synchronous_commit'),"
+    " concat_ws('/', (SELECT system_identifier FROM pg_control_system()),"
+    " extract(epoch FROM pg_postmaster_start_time())))"
+)
+STANDBY = "the server is a standby, or in recovery: it takes no locks; give all hosts, and the primary is found"
+CHECK_EVERY = 1.0
+"""How often a connection through a proxy is asked whether it still leads to the same server process, in seconds."""
 
 
 class Checked:
@@ -65,7 +91,7 @@ class Connections:
         try:
             with self._lock:
                 wire = self.idle.pop() if self.idle else None
-            if wire is None:
+            if wire is None or not await self._same_process(wire, until):
                 self._check_open()
                 wire = await self._connect(until)
                 self._check_open(wire)
@@ -75,6 +101,24 @@ class Connections:
             self.turns.give()
             raise
         return wire
+
+    async def _same_process(self, wire: Wire, until: float) -> bool:
+        """Whether the same server process still answers; False if none does any more.
+
+        A proxy can be told to pool transactions while it runs: then it is another one, and that is refused.
+        """
+        if wire.server_pid == wire.backend_pid or clock.now() < wire.checked_at + CHECK_EVERY:
+            return True
+        try:
+            (pid,) = await wire.send([proxy.PID], until)
+        except (SqlError, WireLost):
+            self._forget(wire)
+            return False
+        if pid != wire.server_pid:
+            self._forget(wire)
+            raise EngineUnavailable(self.address.shown, proxy.EXPLANATION, "not done")
+        wire.checked_at = clock.now()
+        return True
 
     def _check_open(self, fresh: Wire | None = None) -> None:
         """Whoever was connecting while everything was closed has a wire that nobody else would close."""
@@ -113,13 +157,12 @@ class Connections:
     async def _connect(self, until: float) -> Wire:
         """Try each host, the one that answered last first, each for its share of the time."""
         problems = []
-        hosts = self.address.conninfos
-        for tried in range(len(hosts)):
-            place = (self._place + tried) % len(hosts)
+        places = self._places()
+        for tried, place in enumerate(places):
             now = clock.now()
-            share = now + (until - now) / (len(hosts) - tried)
+            share = now + (until - now) / (len(places) - tried)
             try:
-                wire = await dial(hosts[place], place, self.sockets.ready, share)
+                wire = await dial(self.address.conninfos[place], place, self.sockets.ready, share)
             except WireLost as error:
                 problems.append(str(error))
                 continue
@@ -140,6 +183,11 @@ class Connections:
             return wire
         raise EngineUnavailable(self.address.shown, "; ".join(dict.fromkeys(problems)), "not done")
 
+    def _places(self) -> list[int]:
+        """Which hosts to try, in this order."""
+        hosts = len(self.address.conninfos)
+        return [(self._place + tried) % hosts for tried in range(hosts)]
+
     async def _set_up(self, wire: Wire, until: float) -> None:
         if wire.connection.server_version < OLDEST_SERVER:
             version = wire.parameter("server_version")
@@ -147,19 +195,26 @@ class Connections:
         if wire.parameter("server_encoding") != "UTF8":
             encoding = wire.parameter("server_encoding")
             raise EngineUnavailable(self.address.shown, f"the database's encoding is {encoding}, not UTF8", "not done")
-        settings = self.settings | (SETTINGS_14 if wire.connection.server_version >= 140000 else {})
-        parts = [f"SET {key} = '{value}'" for key, value in settings.items()]
-        parts.append("SELECT to_json(pg_backend_pid())")
-        parts.append("SELECT to_json(current_setting('synchronous_commit'))")
-        wire.server_pid, commits = await wire.send(parts, until)
-        if not self.schema.proxy_checked and wire.server_pid != wire.backend_pid:
-            await proxy.refuse_transaction_pooling(self.address, wire, self.sockets.ready, until)
-        self.schema.proxy_checked = True
+        # Nothing is set before this is known: a proxy could give the server process to another client afterwards.
+        (wire.server_pid,) = await wire.send([proxy.PID], until)
+        if wire.server_pid != wire.backend_pid:
+            again, ready = self.schema.proxy_checked, self.sockets.ready
+            await proxy.refuse_transaction_pooling(self.address, wire, ready, until, again)
+            self.schema.proxy_checked = True
+            wire.checked_at = clock.now()
+        number = wire.connection.server_version
+        settings = self.settings | (SETTINGS_14 if number >= 140000 else {})
+        settings |= SETTINGS_17 if number >= 170000 else {}
+        parts = [SAFE_PATH, *(f"SET {key} = '{value}'" for key, value in settings.items()), _SERVER]
+        ((standby, commits, wire.server),) = await wire.send(parts, until)
+        if standby:
+            raise WireLost(STANDBY)
         await self._prepare(wire, commits, until)
 
     async def _prepare(self, wire: Wire, commits: str, until: float) -> None:
         """What the lock table needs."""
-        await wire.send([f"SET search_path = {schema.quoted(self.address.schema)}, pg_catalog"], until)
+        # PostgreSQL looks into pg_catalog first, and into temporary tables last.
+        await wire.send([f"SET search_path = {schema.quoted(self.address.schema)}, pg_temp"], until)
         if commits in ("off", "local"):
             # A token that was given out must not be forgotten, by no server that may take over.
             await wire.send(["SET synchronous_commit = on"], until)

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.engines.checkup import Finding
 from holdfast.engines.postgres.address import PostgresAddress
-from holdfast.engines.postgres.proxy import EXPLANATION, shares_servers
+from holdfast.engines.postgres.proxy import EXPLANATION, PID, shares_servers
 from holdfast.engines.postgres.schema import MIGRATIONS, find_version
 from holdfast.engines.postgres.sockets import ThreadSockets
 from holdfast.engines.postgres.trouble import lost, unavailable
@@ -45,6 +45,8 @@ def check_up(address: PostgresAddress, *, leased: bool = True) -> list[Finding]:
 async def _check_up(address: PostgresAddress, leased: bool, until: float) -> list[Finding]:
     sockets = ThreadSockets()
     wire = await dial(address.conninfos[0], 0, sockets.ready, until)
+    # Only within each message: through a proxy that pools transactions it would be set for other clients.
+    wire.preamble = ("SET LOCAL search_path = pg_catalog, pg_temp",)
     try:
         (settings,) = await wire.send([_SETTINGS], until)
         (replicas,) = await wire.send([_REPLICAS], until)
@@ -76,7 +78,7 @@ def _version(wire: Wire) -> Finding:
 
 
 async def _proxy(address: PostgresAddress, wire: Wire, sockets: ThreadSockets, until: float) -> Finding:
-    (pid,) = await wire.send(["SELECT to_json(pg_backend_pid())"], until)
+    (pid,) = await wire.send([PID], until)
     if pid == wire.backend_pid:
         return Finding("pooling proxy", "good", "none: the connection leads to the server itself")
     if await shares_servers(address, wire, sockets.ready, until):

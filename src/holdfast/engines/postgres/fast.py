@@ -21,7 +21,7 @@ from holdfast.engines.postgres.rows import Asked, clean, crosses, some_row
 from holdfast.engines.postgres.wire import Statement
 from holdfast.model import Claim, Place
 
-NO_FLUSH = "set_config('synchronous_commit','off',true)"
+NO_FLUSH = "pg_catalog.set_config('synchronous_commit','off',true)"
 
 _NOW = f"WITH t(now) AS MATERIALIZED (SELECT {st.CLOCK})"
 _ALIVE = "EXISTS (SELECT 1 FROM sessions WHERE id = $1 AND NOT ended AND expires_at > (SELECT now FROM t))"

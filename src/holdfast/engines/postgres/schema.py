@@ -51,14 +51,14 @@ async def find_version(wire: Wire, schema: str, until: float) -> int:
     # From the catalogue's tables, by a snapshot: a name lookup may still say no after we waited for whoever made it.
     found = await wire.send(
         [
-            "SELECT to_json(c.relname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
+            "SELECT pg_catalog.to_json(c.relname) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
             f" ON n.oid = c.relnamespace WHERE n.nspname = {literal(schema)} AND c.relname = 'meta'"
         ],
         until,
     )
     if not found:
         return 0
-    sql = f"SELECT to_json(value) FROM {quoted(schema)}.meta WHERE key = 'version'"
+    sql = f"SELECT pg_catalog.to_json(value) FROM {quoted(schema)}.meta WHERE key = 'version'"
     value = await wire.send([sql], until)
     return int(value[0]) if value else 0
 
@@ -83,12 +83,12 @@ async def ensure(wire: Wire, schema: str, address: str, until: float) -> None:
 
 async def _migrate(wire: Wire, schema: str, until: float) -> None:
     """All missing versions in one transaction. Clients that come at the same moment wait for the first."""
-    lock = f"SELECT FROM pg_advisory_xact_lock({lock_class(schema)}, {SCHEMA_LOCK})"
+    lock = f"SELECT FROM pg_catalog.pg_advisory_xact_lock({lock_class(schema)}, {SCHEMA_LOCK})"
     try:
         await wire.send(["BEGIN", lock], until)
         version = await find_version(wire, schema, until)
         if not version:
-            sql = f"SELECT to_json(nspname) FROM pg_catalog.pg_namespace WHERE nspname = {literal(schema)}"
+            sql = f"SELECT pg_catalog.to_json(nspname) FROM pg_catalog.pg_namespace WHERE nspname = {literal(schema)}"
             if not await wire.send([sql], until):
                 # Not IF NOT EXISTS: that needs the right to create one even where it is there.
                 await wire.send([f"CREATE SCHEMA {quoted(schema)}"], until)

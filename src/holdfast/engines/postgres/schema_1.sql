@@ -98,6 +98,6 @@ CREATE TABLE letters (
 );
 
 -- Counting starts at the time of creation, so that a schema that was dropped never sends tokens back.
-INSERT INTO counters SELECT bucket, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-FROM generate_series(0, 255) AS bucket;
+INSERT INTO counters SELECT bucket, (extract(epoch FROM pg_catalog.clock_timestamp())::float8 * 1000000::float8)::bigint
+FROM pg_catalog.generate_series(0, 255) AS bucket;
 INSERT INTO meta VALUES ('version', '1');

@@ -165,7 +165,7 @@ SESSION_ROWS = _question(
     " WHERE c.id > $2 AND c.id < $3 ORDER BY c.id LIMIT $4) AS c)",
 )  # fmt: skip
 
-FUNERAL = 60
+FUNERAL = "60::float8"
 """For how many seconds a dead session is kept for claims that were on their way: longer than any step can last."""
 _DEAD_SESSIONS = (
     f"s.ended AND (s.buried_at IS NULL OR s.buried_at <= {_AT} - {FUNERAL}) ORDER BY s.expires_at, s.id LIMIT $2"

@@ -25,10 +25,11 @@ from holdfast.core.table.step import Step
 from holdfast.engines.postgres import statements as st
 from holdfast.engines.postgres.rows import ANSWERS, CHANGES, QUESTIONS, Asked, crosses, row_or_none, some_row
 from holdfast.engines.postgres.schema import LETTERS_LOCK, SWEEP_LOCK, WAIT_LOCK
-from holdfast.engines.postgres.wire import Statement, Wire, literal
+from holdfast.engines.postgres.wire import Statement, Wire, literal, prepared
 from holdfast.model import Claim
 
 _ANY_ORDER = 2**62
+_TRY = "SELECT pg_catalog.to_json(pg_catalog.pg_try_advisory_xact_lock({},{}))"
 ALL_BUCKETS = frozenset(range(names.BUCKETS))
 SWEEP_AGAIN = 0.05
 """When to look again while somebody else clears up, in seconds."""
@@ -79,15 +80,14 @@ class Message:
 
     def lock(self, lock_class: int, numbers: Iterable[int], *more: str) -> None:
         """Take advisory locks until the transaction ends, in this order; `more` is called after them."""
-        calls = [f"pg_advisory_xact_lock({lock_class},{number})" for number in numbers]
+        calls = [f"pg_catalog.pg_advisory_xact_lock({lock_class},{number})" for number in numbers]
         self.parts.append(f"SELECT {','.join([*calls, *more])}")
 
     def call(self, statement: Statement, values: Iterable[Any]) -> None:
         first = statement.name not in self.wire.prepared and statement not in self.called
         if first:
             self.called.append(statement)
-            types = f"({statement.types})" if statement.types else ""
-            self.parts.append(f"PREPARE {statement.name}{types} AS {statement.sql}")
+            self.parts.append(prepared(statement))
         arguments = ",".join(map(literal, values))
         self.parts.append(f"EXECUTE {statement.name}({arguments})" if arguments else f"EXECUTE {statement.name}")
 
@@ -194,7 +194,7 @@ class Attempt:
             case ask.Dead():
                 if isinstance(self.command, cm.Renew):
                     return ask.DeadAnswer((), (), ())  # cleared up afterwards, in a transaction of its own
-                self.message.text(f"SELECT to_json(pg_try_advisory_xact_lock({self.lock_class},{SWEEP_LOCK}))")
+                self.message.text(_TRY.format(self.lock_class, SWEEP_LOCK))
         foreseen = self._foreseeable(question)
         found = await self._send([question, *foreseen], until)
         if foreseen:
@@ -281,7 +281,7 @@ class Attempt:
             target, text = channel(notice.session), f"{notice.what} {notice.subject}"
             if notice.session not in self.own and (target, text) not in told:
                 told.add((target, text))
-                self.message.text(f"SELECT FROM pg_notify('{target}',{literal(text)})")
+                self.message.text(f"SELECT FROM pg_catalog.pg_notify('{target}',{literal(text)})")
         changes = self.step.changes
         if not self.step.notices and (_only_ends(changes) or _only_queues(changes)):
             self.flushed = False

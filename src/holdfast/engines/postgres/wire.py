@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import psycopg
@@ -52,6 +54,24 @@ class Statement(NamedTuple):
     sql: str
 
 
+_FUNCTIONS = re.compile(
+    r"(?<![\w.])(clock_timestamp|concat_ws|count|encode|generate_series|host|json_agg|json_build_array|max|min"
+    r"|pg_advisory_lock|pg_advisory_lock_shared|pg_advisory_unlock|pg_advisory_unlock_shared|pg_backend_pid|pg_notify"
+    r"|pg_try_advisory_lock|pg_try_advisory_lock_shared|row_number|to_json|to_jsonb)\("
+)
+
+
+@lru_cache(1024)
+def prepared(statement: Statement) -> str:
+    """What prepares it. Its functions are PostgreSQL's own.
+
+    A function of another schema of the search path, if its arguments fit better, would be taken instead.
+    """
+    types = f"({statement.types})" if statement.types else ""
+    sql = _FUNCTIONS.sub(r"pg_catalog.\1(", statement.sql)
+    return f"PREPARE {statement.name}{types} AS {sql}"
+
+
 def literal(value: Any) -> str:
     """A value as SQL. Strings cannot break out: the wire has standard_conforming_strings and speaks UTF-8."""
     if value is None:
@@ -60,16 +80,18 @@ def literal(value: Any) -> str:
         return "true"
     if value is False:
         return "false"
-    kind = type(value)
-    if kind is int or kind is float:
-        return repr(value)
-    if kind is bytes:
+    # A subclass, such as StrEnum, counts by its value: its own `str()` and `repr()` may say something else.
+    if isinstance(value, str):
+        return "'" + str.__str__(value).replace("'", "''") + "'"
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
+    if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
-    if kind is str:
-        return "'" + str(value).replace("'", "''") + "'"
-    if kind is tuple or kind is list:
+    if isinstance(value, tuple | list):
         return f"ARRAY[{','.join(map(literal, value))}]::text[]"
-    raise TypeError(f"{kind.__name__} has no literal")
+    raise TypeError(f"{type(value).__name__} has no literal")
 
 
 class Wire:
@@ -83,6 +105,12 @@ class Wire:
         """Which of the hosts it leads to."""
         self.server_pid = 0
         """The server process that answers."""
+        self.checked_at = 0.0
+        """When that was last seen, if a proxy stands in between."""
+        self.server = ""
+        """Which server it leads to: its system identifier and start time."""
+        self.preamble: tuple[str, ...] = ()
+        """What comes first in every message."""
         self.prepared: set[str] = set()
         self.unsure = False
         """Whether a message failed that may have prepared something."""
@@ -121,7 +149,7 @@ class Wire:
         if not self.alive:
             raise WireLost("the connection was closed")
         try:
-            self.connection.send_query(";".join(parts).encode())
+            self.connection.send_query(";".join([*self.preamble, *parts]).encode())
             while self.connection.flush():
                 await self._wait(WRITE, until)
         except psycopg.OperationalError as error:
