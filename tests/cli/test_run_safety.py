@@ -15,7 +15,7 @@ import pytest
 
 from holdfast.cli import exit_codes, processes
 from holdfast.runtime import clock
-from tests.cli.stage import BEATING, Stage, alive, beats, ending, eventually, wait_for_end, wait_for_file
+from tests.cli.stage import BEATING, HOLDFAST, Stage, alive, beats, ending, eventually, wait_for_end, wait_for_file
 
 FORKING = """
 import os, signal, subprocess, sys, time
@@ -24,6 +24,15 @@ print(os.getpid(), child.pid, file=open(sys.argv[1], "w"))
 time.sleep(600)
 """
 """A CMD with a child of its own."""
+
+ELSEWHERE = """
+from types import SimpleNamespace
+from holdfast.cli import main, spawn
+spawn.sys = SimpleNamespace(platform="darwin")
+main.main()
+"""
+"""`holdfast` on a system that does not kill a child when its parent dies."""
+systems = pytest.mark.parametrize("program", [HOLDFAST, (sys.executable, "-c", ELSEWHERE)], ids=["linux", "elsewhere"])
 
 
 def beating(stage: Stage, *options: str) -> tuple[subprocess.Popen[str], Path, int]:
@@ -34,10 +43,10 @@ def beating(stage: Stage, *options: str) -> tuple[subprocess.Popen[str], Path, i
     return running, file, int(file.read_text().split("\n")[0])
 
 
-def forking(stage: Stage, *options: str) -> tuple[subprocess.Popen[str], int, int]:
+def forking(stage: Stage, *options: str, program: tuple[str, ...] = HOLDFAST) -> tuple[subprocess.Popen[str], int, int]:
     """A run whose CMD has a child."""
     file = stage.folder / "pids"
-    running = stage.start("run", *options, "k", "--", sys.executable, "-c", FORKING, str(file))
+    running = stage.start("run", *options, "k", "--", sys.executable, "-c", FORKING, str(file), program=program)
     first, second = map(int, wait_for_file(file).split())
     return running, first, second
 
@@ -89,9 +98,10 @@ def test_a_command_that_heeds_sigterm_has_time_to_clean_up(stage: Stage) -> None
     assert (out, running.returncode) == ("cleaned up\n", exit_codes.LOST)
 
 
-def test_sigkill_of_run_ends_the_command_and_its_children_at_once(stage: Stage) -> None:
+@systems
+def test_sigkill_of_run_ends_the_command_and_its_children_at_once(stage: Stage, program: tuple[str, ...]) -> None:
     # The deadline would end them too, but long after the test has lost its patience.
-    running, *pids = forking(stage, "--ttl", "600", "--grace", "120")
+    running, *pids = forking(stage, "--ttl", "600", "--grace", "120", program=program)
     with ending(*pids):
         running.kill()
 
@@ -124,8 +134,9 @@ def test_a_command_is_dead_before_the_lock_of_a_stopped_run_is_free(stage: Stage
     assert running.returncode == exit_codes.LOST
 
 
-def test_a_command_does_not_outlive_its_guard(stage: Stage) -> None:
-    running, *pids = forking(stage)
+@systems
+def test_a_command_does_not_outlive_its_guard(stage: Stage, program: tuple[str, ...]) -> None:
+    running, *pids = forking(stage, program=program)
     with ending(*pids):
         os.kill(guard_of(running), signal.SIGKILL)
         _, err = running.communicate()

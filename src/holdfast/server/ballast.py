@@ -16,6 +16,7 @@ NO_FILE = frozenset({errno.EMFILE, errno.ENFILE})
 """So many files are open that there is none to look with."""
 LEAST = 1 << 20
 """How much room there has to be, in bytes, before a disk counts as no longer full."""
+ZEROS = bytes(1 << 20)
 EVERY = 1.0
 """How often it looks whether there is room again, in seconds."""
 
@@ -41,10 +42,10 @@ class Ballast:
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 if self.short_of_room:
-                    os.posix_fallocate(file, 0, max(2 * self.size, LEAST))
+                    reserve(file, max(2 * self.size, LEAST))
                     os.ftruncate(file, self.size)
                 elif self.size:
-                    os.posix_fallocate(file, 0, self.size)
+                    reserve(file, self.size)
             finally:
                 os.close(file)
         except OSError as error:
@@ -74,3 +75,12 @@ class Ballast:
         if self.short_of_room and self.now() >= self._looked_at + EVERY:
             self.take()
         return not self.short_of_room
+
+
+def reserve(file: int, size: int) -> None:
+    """Take so much room on the disk for a file. macOS has no call for that: zeros are written there."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+        return
+    for at in range(os.fstat(file).st_size, size, len(ZEROS)):
+        os.pwrite(file, ZEROS[: size - at], at)

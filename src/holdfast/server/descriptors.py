@@ -7,6 +7,7 @@ import resource
 
 log = logging.getLogger("holdfast.server")
 
+MACOS_MOST = 10_240
 BESIDE = 400
 """How many it needs beside its connections: 200 for HTTP, 64 spare handshakes of each, its store and its sockets."""
 
@@ -14,8 +15,13 @@ BESIDE = 400
 def raise_limit() -> None:
     """Let there be as many as this process may have."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
+    if soft == hard:
+        return
+    try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        # macOS says that there is no limit, and has one.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, MACOS_MOST), hard))
 
 
 def check_limit(connections: int) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 import queue
+import secrets
 import sqlite3
 import threading
 import time
@@ -178,7 +179,11 @@ class SqliteStore:
 
     def _settle_clock(self) -> None:
         """Go on with the time of the last batch; within one boot, count the time between as well."""
-        head, boot = self._disk.head, f"{machine.boot_id()} {machine.time_namespace()}"
+        try:
+            boot = f"{machine.boot_id()} {machine.time_namespace()}"
+        except OSError:
+            boot = secrets.token_hex(16)  # every start is a new boot then: what lived gets a full ttl
+        head = self._disk.head
         now = self._boot_clock()
         same = head.boot == boot and now + head.offset >= self._at
         self._offset = head.offset if same else self._at - now

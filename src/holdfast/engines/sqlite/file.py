@@ -119,6 +119,10 @@ class SqliteFile:
         kind = machine.file_system(self.path)
         if kind in machine.NETWORK_FILE_SYSTEMS:
             raise self.refuse(f"it lies on a network file system ({kind}), whose file locks cannot be relied on")
+        try:
+            machine.boot_id()
+        except OSError as error:
+            raise self.refuse(f"{error}, so its sessions could outlive a reboot; choose another engine") from error
 
     def _check_content(self, connection: sqlite3.Connection) -> None:
         """Refuse a database of something else before anything in it is changed."""
