@@ -160,7 +160,7 @@ def limit(client: Client, until: float | None, now: float) -> float:
 
 async def stand_in_line(
     client: Client, claim: Claim, spec: Spec, place: Place, until: float | None
-) -> tuple[float, Standing | Deadlocked]:
+) -> tuple[float, Standing | Deadlocked | WrongLimit]:
     """Wait for the lock. Returns when the claim stands otherwise than in line, and when that was asked."""
     try:
         client.waiting.add(claim.id)
@@ -171,7 +171,7 @@ async def stand_in_line(
 
 async def look_out(
     client: Client, claim: Claim, spec: Spec, place: Place, until: float | None
-) -> tuple[float, Standing | Deadlocked]:
+) -> tuple[float, Standing | Deadlocked | WrongLimit]:
     """The same, in line already."""
     io = client.io
     signal = client.wakeups.signal(claim.id, io)
@@ -205,7 +205,7 @@ async def look_out(
         place, seen_at = standing, sent
 
 
-async def enter_again(client: Client, claim: Claim, until: float | None) -> Standing | Deadlocked:
+async def enter_again(client: Client, claim: Claim, until: float | None) -> Standing | Deadlocked | WrongLimit:
     """Look, and take what is free now because those before us have died. Safe to repeat while the claim lives.
 
     Not after that: one that is not answered may arrive when the claim is over, and would bring it back.
@@ -216,7 +216,7 @@ async def enter_again(client: Client, claim: Claim, until: float | None) -> Stan
         if not isinstance(error, EngineUnavailable) or error.outcome == "unknown":
             client.doubtful.add(claim.id)
         raise
-    assert not isinstance(reply, Refused | WrongLimit)
+    assert not isinstance(reply, Refused)
     return reply
 
 

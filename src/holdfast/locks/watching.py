@@ -140,7 +140,8 @@ class Watching:
             if reply.lost:
                 raise lost_data(client, "events of the watch were missed")
             if reply.overflowed:
-                raise HoldfastError(f"the watch fell {len(reply.events)} events behind; begin it again")
+                why = "it fell behind, or its connection was lost"
+                raise HoldfastError(f"events of the watch were missed: {why}; begin it again")
             self.after = reply.last
             if reply.events or (until is not None and io.now() >= until):
                 return reply.events

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +26,7 @@ from holdfast.engines.zookeeper.link import Batch, Link
 from holdfast.errors import EngineUnavailable, Outcome
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import AsyncioSignal
+from holdfast.runtime.blocking import ThreadSignal
 from holdfast.runtime.io import Io
 
 ANSWERS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError, UnimplementedError)
@@ -55,7 +55,8 @@ class ZooKeeperPort:
     def call(self, request: Sequence[Any], until: float) -> bool:
         if all(result.ready() for result in request):
             return True
-        answered = threading.Event()
+        # Not a threading.Event: an interrupt inside one can leave its lock held, which the connection's thread needs.
+        answered = ThreadSignal()
         Batch(request, answered.set)
         return answered.wait(max(0.0, until - clock.now()))
 

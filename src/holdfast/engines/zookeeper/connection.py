@@ -25,6 +25,7 @@ from kazoo.protocol.states import KeeperState
 from holdfast.engines.zookeeper.address import ZooKeeperAddress
 from holdfast.engines.zookeeper.answer import Answer
 from holdfast.runtime import clock
+from holdfast.runtime.blocking import ThreadSignal
 
 if TYPE_CHECKING:
     from holdfast.engines.zookeeper.link import Link
@@ -78,6 +79,11 @@ class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def stop(self) -> None:
         """No workers."""
+
+    def event_object(self) -> ThreadSignal:
+        # kazoo's flags are set and cleared by callers too. An interrupt inside a threading.Event can leave its lock
+        # held, for which the connection's thread would wait for ever.
+        return ThreadSignal()
 
     def async_result(self) -> Answer:
         return Answer()

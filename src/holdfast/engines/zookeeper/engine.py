@@ -7,7 +7,6 @@ and the keeper share one session and one connection, whose thread calls them bac
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 
 from holdfast.core.table.commands import GONE, MISSED, SHORTENED, Notice
@@ -66,7 +65,8 @@ class ZooKeeperEngine:
         self.streams: dict[str, Stream] = {}
 
     def blocking(self) -> ZooKeeperVerbs:
-        return ZooKeeperVerbs(self, BlockingIo(ZooKeeperPort()), threading.Event())
+        io = BlockingIo(ZooKeeperPort())
+        return ZooKeeperVerbs(self, io, io.signal())
 
     def asyncio(self, loop: asyncio.AbstractEventLoop) -> ZooKeeperVerbs:
         io = AsyncioIo(ZooKeeperAsyncioPort(loop), loop)

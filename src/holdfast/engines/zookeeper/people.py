@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from kazoo.exceptions import BadVersionError, NoNodeError
@@ -222,7 +223,7 @@ class PeopleVerbs(ClaimVerbs):
             return Gone(WITHDRAWN)
         if claim.id in entry.link.gone:
             return Gone(entry.link.gone[claim.id])
-        data = {**entry.data, "ticket": ticket, "token": entry.token}
+        data = {**entry.data, "ticket": ticket, "token": entry.token, "hold_left": entry.granted().hold_left}
         try:
             await self.ready(entry.link, until)
             written = await self.answer(entry.link, until, entry.link.kazoo.set_async(entry.path, packed(data)))
@@ -243,7 +244,7 @@ class PeopleVerbs(ClaimVerbs):
                 stands = in_order(await self.children(link, parent, until, synced=True))
                 own = next((stand for stand in stands if stand.claim == claim.id), None)
                 if own is not None:
-                    return await self._adopted(Entry(claim, link, parent, own.node, member.describe(claim)), until)
+                    return await self._adopted(Entry(claim, link, parent, own.node, {}), until)
                 sender = next((stand for stand in stands if stand.claim == source), None)
                 note = None if sender is None else await self._note(link, sender.session, until)
                 (found,) = [None] if sender is None else await self.contents(link, [f"{parent}/{sender.node}"], until)
@@ -256,6 +257,9 @@ class PeopleVerbs(ClaimVerbs):
                     return Gone("the text is not the one that hand_over() gave last")
                 entry = Entry(claim, link, parent, f"{letters(claim)}.{claim.id}.{sender.node.rpartition('.')[2]}", {})
                 entry.data = member.describe(claim)
+                if about.get("hold_left") is not None:
+                    # It ends when the sender's hold would have ended, by the server's clock.
+                    entry.data["hold_left"], entry.data["handed_at"] = about["hold_left"], found[1].mtime
                 if await self._pass_on(entry, sender, about, found[1].version, note, until):
                     return await self._adopted(entry, until)
         except LinkOver:
@@ -294,6 +298,12 @@ class PeopleVerbs(ClaimVerbs):
         (found,) = await self.contents(entry.link, [entry.path], until)
         if found is None:
             return Gone("it was broken at once")
+        entry.data = unpacked(found[0])
+        left = entry.data.get("hold_left")
+        if left is not None:
+            left = max(0.0, left - max(0.0, (found[1].ctime - entry.data["handed_at"]) / 1000))
+            asked = entry.claim.max_hold
+            entry.claim = replace(entry.claim, max_hold=left if asked is None else min(left, asked))
         member = self.ledger.members[entry.claim.session]
         member.claims[entry.claim.id] = entry
         self.ledger.used[entry.parent] = self.io.now()

@@ -156,18 +156,9 @@ class Stream:
         event = LockEvent(what, kind, name, one.owner, one.stand.claim, at, token, mode)
         self._tell(kind, name, event)
 
-    def begin(self, found: dict[str, dict[str, Known]], told: bool) -> None:
-        """Start from what is there now. `told`: an earlier stream has told of it, so tell what has changed since."""
-        before, self.lines = self.lines, found
-        if told:
-            for line, known in before.items():
-                for node, one in known.items():
-                    if node not in found.get(line, {}) and one.token is not None:
-                        self._emit("released", line, one)
-            for line, known in found.items():
-                for node, one in known.items():
-                    if node not in before.get(line, {}):
-                        self._emit("granted" if one.token is not None else "queued", line, one)
+    def begin(self, found: dict[str, dict[str, Known]]) -> None:
+        """Start from what is there now."""
+        self.lines = found
         self.begun = True
 
 
@@ -196,11 +187,9 @@ class WatchVerbs(Part):
         stream = self.engine.streams.get(session)
         if stream is not None and stream.begun and self.layout.claims in link.streams:
             return
-        lines = stream.lines if stream is not None else {}
         while True:
             await self.ready(link, until)
             fresh = Stream(link, self.layout, partial(self._deliver, session))
-            fresh.lines = lines
             try:
                 added = await self.answer(link, until, link.add_watch(self.layout.claims, fresh.hear))
                 if isinstance(added, Exception):
@@ -210,7 +199,11 @@ class WatchVerbs(Part):
                 continue
             break
         self.engine.streams[session] = fresh
-        fresh.begin(found, told=stream is not None)
+        for watch in list(self.engine.watches.values()):
+            if watch.session == session and not watch.cell:
+                # What came and went while the connection was lost left no trace.
+                watch.overflowed = True
+        fresh.begin(found)
         fresh.drain()
 
     async def _all_lines(self, link: Link, until: float) -> dict[str, dict[str, Known]]:
