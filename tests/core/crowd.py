@@ -303,6 +303,7 @@ class Crowd(RuleBasedStateMachine):
         claim = self.pick(number)
         entry = self.reference.entries.get(claim.id)
         valid = entry is not None and self.reference.alive(entry) and entry.token is not None
+        valid = valid and claim.id not in self.reference.taken  # told to go
         reply = self.send(cmd.HandOver(claim, f"secret of {claim.id}"))
         assert isinstance(reply, cmd.Done if valid else Gone)
         if valid:
@@ -321,7 +322,7 @@ class Crowd(RuleBasedStateMachine):
         reply = self.send(cmd.Adopt(claim, source, ticket))
         if not reference.lives(claim.session):
             assert isinstance(reply, cmd.SessionOver)
-        elif entry is None or not reference.alive(entry):
+        elif entry is None or not reference.alive(entry) or source in reference.taken:
             assert isinstance(reply, Gone)
         else:
             after = [
