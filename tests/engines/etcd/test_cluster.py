@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import holdfast
 from holdfast import HoldfastError, aio
+from holdfast.core.urls import parse
+from holdfast.engines.etcd.address import parse_address
 from holdfast.verify.network import Network
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.etcd import EtcdCluster, EtcdServer
@@ -213,3 +217,65 @@ def test_a_minority_grants_nothing_and_the_majority_goes_on(apart: Apart, who: s
             late.join(40.0)
             assert served[0].token > theirs.token
             served[0].release()
+
+
+def test_a_watch_leaves_a_member_that_is_cut_off_from_its_peers(apart: Apart) -> None:
+    """The member goes on answering, but hears of nothing that happens."""
+    members: list[EtcdServer] = apart.cluster.members
+    alone = members.index(apart.cluster.followers()[0])
+    others = [number for number in range(3) if number != alone]
+    with holdfast.connect(apart.url(*others), ttl=60.0) as locks, holdfast.connect(apart.url(*others)) as rival:
+        wire: Any = locks._core.engine.wire  # type: ignore[attr-defined]
+        watcher: Any = locks._core.engine.watcher  # type: ignore[attr-defined]
+        # The calls stay where they are; the stream begins at the member that will be cut off.
+        everywhere = parse_address(parse(apart.url(*others, alone)))
+        wire.address = replace(wire.address, endpoints=everywhere.endpoints)
+        begin = watcher._read
+        first = [lambda: begin(2)]
+        watcher._read = lambda at: first.pop()() if first else begin(at)
+        heard: list[str] = []
+
+        def listen() -> None:
+            heard.extend(event.name for event in itertools.islice(locks.watch("after"), 1))
+
+        listening = threading.Thread(target=listen, daemon=True)
+        listening.start()
+        wait_until(lambda: watcher._stream is not None, 10.0, "the stream")
+        port = watcher._stream._socket.getpeername()[1]
+        assert port == apart.proxies[alone].port
+        apart.network.cut_off([members[alone]])
+        wait_until(
+            lambda: watcher._stream is not None and watcher._stream._socket.getpeername()[1] != port,
+            30.0,
+            "the stream going elsewhere",
+        )
+        with rival.lock("after", wait=20.0):
+            listening.join(20.0)
+
+        assert heard == ["after"]
+
+
+def test_a_watch_returns_to_the_member_that_answers_the_calls(
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.engines.etcd.watcher.ELSEWHERE", 0.1)
+    monkeypatch.setattr("holdfast.engines.etcd.sockets.SILENT_FOR", 0.2)
+    with holdfast.connect(cluster.url, ttl=60.0) as locks:
+        watcher: Any = locks._core.engine.watcher  # type: ignore[attr-defined]
+        begin = watcher._read
+        first = [lambda: begin(1)]
+        seen: list[int] = []
+
+        def read(at: int) -> Any:
+            seen.append(at)
+            return first.pop()() if first else begin(at)
+
+        watcher._read = read
+        locks.lock("k").acquire().release()
+        current = cluster.members[0].port
+        wait_until(
+            lambda: watcher._stream is not None and watcher._stream._socket.getpeername()[1] == current,
+            20.0,
+            "the stream coming back",
+        )
+        assert len(seen) > 1

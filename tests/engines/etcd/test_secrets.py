@@ -5,16 +5,19 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest, aio
+from holdfast.engines.etcd.wire import WATCH
+from holdfast.locks import acquire
 from holdfast.verify.proxy import Proxy
-from holdfast.verify.servers.etcd import EtcdServer
+from holdfast.verify.servers.etcd import EtcdServer, newer_etcd
 from holdfast.verify.servers.process import free_port
-from tests.servers.process import find
+from tests.servers.process import find, wait_until
 
 
 def certify(folder: Path) -> None:
@@ -40,10 +43,10 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EtcdServe
         yield server, folder
 
 
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[EtcdServer]:
+@pytest.fixture(scope="module", params=["3.4", "3.5"])
+def guarded(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
     """A server that wants to know who is there."""
-    with EtcdServer() as server:
+    with EtcdServer(binary=newer_etcd() if request.param == "3.5" else None) as server:
 
         def tell(*words: str) -> None:
             command = [find("etcdctl"), f"--endpoints={server.endpoint}", *words]
@@ -109,6 +112,32 @@ def test_nobody_waits_until_all_others_have_tried_to_sign_in(guarded: EtcdServer
 
             assert done == set(asked)
             assert all(isinstance(each.exception(), EngineUnavailable) for each in asked)
+
+
+def waits(client: holdfast.Client, name: str) -> bool:
+    return len(client.inspect(name).waiters) == 1
+
+
+def test_watches_are_made_again_with_a_new_token_after_a_restart(
+    guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """etcd accepts the stream with the token of before, and refuses every watch in it."""
+    monkeypatch.setattr(acquire, "FIRST_POLL", 3600.0)  # only a watch wakes a waiter
+    url = f"etcd://locks:pass%20word@{guarded.endpoint}"
+    with holdfast.connect(url, ttl=60.0) as locks, holdfast.connect(url, ttl=60.0) as rival:
+        for number in range(3):
+            held = rival.lock(f"k{number}").acquire()
+            with ThreadPoolExecutor(1) as threads:
+                waiting = threads.submit(locks.lock(f"k{number}").acquire, wait=30.0)
+                wait_until(partial(waits, rival, f"k{number}"), 20.0, "the waiter")
+                if number == 0:
+                    guarded.kill()
+                    guarded.start()
+                counted: list[str] = []
+                locks._core.engine.wire.counted = counted.append  # type: ignore[attr-defined]
+                held.release()
+                waiting.result().release()
+            assert counted.count(WATCH) < 50
 
 
 @pytest.mark.parametrize("who", ["", "locks:wrong@"])

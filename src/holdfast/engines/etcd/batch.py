@@ -198,7 +198,7 @@ class EtcdAsyncioPort:
 
     async def _once(self, request: Request, endpoint: Endpoint, limit: float) -> Any:
         # Signing in takes a password hash of a tenth of a second.
-        wire = self.wire
+        wire, by = self.wire, clock.now() + limit
         token = await self.loop.run_in_executor(None, wire.token, limit) if wire.address.user else ""
         idle = self._idle.setdefault(endpoint.target, [])
         connection = None
@@ -211,13 +211,15 @@ class EtcdAsyncioPort:
         if self._closed:
             raise CallFailed(CLOSED, "the client was closed", sent=False)
         if connection is None:
-            connection = await LoopConnection.open(wire.address, endpoint.target, self.loop, limit)
+            left = max(0.01, by - clock.now())
+            connection = await LoopConnection.open(wire.address, endpoint.target, self.loop, left)
             if self._closed:
                 connection.close()
                 raise CallFailed(CLOSED, "the client was closed", sent=False)
             self._open.add(connection)
         try:
-            data = await connection.call(SERVICE + request.method, serialize(request.message), token, limit)
+            left = max(0.01, by - clock.now())
+            data = await connection.call(SERVICE + request.method, serialize(request.message), token, left)
         except CallFailed as failure:
             if failure.code in (UNAVAILABLE, DEADLINE_EXCEEDED):
                 self._drop(connection)

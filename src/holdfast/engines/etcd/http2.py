@@ -20,6 +20,7 @@ UNKNOWN, DEADLINE_EXCEEDED, UNAVAILABLE = 2, 4, 14
 
 _DATA, _HEADERS, _RST, _SETTINGS, _PING, _GOAWAY, _WINDOW, _CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 _END_STREAM, _ACK, _END_HEADERS, _PADDED, _PRIORITY = 1, 1, 4, 8, 32
+_REFUSED_STREAM = 7
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _MOST_STREAMS = 2**30
 """Stream numbers end at 2^31; a new connection starts again."""
@@ -74,6 +75,8 @@ class Reply:
     status: int | None = None
     details: str = ""
     ended: bool = False
+    refused: bool = False
+    """Whether the server has said that it did nothing for the call."""
 
 
 class Conversation:
@@ -137,7 +140,8 @@ class Conversation:
         self._stream += 2
         self.reply = Reply(bytearray())
         self._room, self._ends = self._first_window, False
-        block = self._start + b"\x04" + _text(method.encode()) + self._end
+        # A member that is cut off from its leader ends the call, instead of having nothing to tell for as long.
+        block = self._start + b"\x04" + _text(method.encode()) + self._end + _literal(b"hasleader", b"true")
         if token:
             block += _literal(b"token", token.encode())
         self.out += _frame(_HEADERS, _END_HEADERS, self._stream, block)
@@ -177,7 +181,8 @@ class Conversation:
         """The answer, once the reply has ended; CallFailed if it is an error."""
         reply = self.reply
         if reply.status != 0:
-            raise CallFailed(UNKNOWN if reply.status is None else reply.status, reply.details)
+            status = UNKNOWN if reply.status is None else reply.status
+            raise CallFailed(status, reply.details, sent=not reply.refused)
         return bytes(reply.body[5:])
 
     def _go_on(self) -> None:
@@ -221,12 +226,17 @@ class Conversation:
                     reply.status, reply.details, reply.ended = status, details, True
         elif kind == _RST and mine:
             reply.status, reply.details, reply.ended = UNAVAILABLE, "the server ended the call", True
+            reply.refused = int.from_bytes(payload, "big") == _REFUSED_STREAM
         elif kind == _SETTINGS and not flags & _ACK:
             self._settle(payload)
         elif kind == _PING and not flags & _ACK:
             self._owed += _frame(_PING, _ACK, 0, payload)
         elif kind == _GOAWAY:
             self._leaving = True
+            if self._stream > int.from_bytes(payload[:4], "big") & 0x7FFFFFFF and not reply.ended:
+                # The last call that the server has taken on was an earlier one.
+                reply.status, reply.details, reply.ended = UNAVAILABLE, "the server is going away", True
+                reply.refused = True
         elif kind == _WINDOW:
             room = int.from_bytes(payload, "big")
             self._window += room if stream == 0 else 0

@@ -7,7 +7,6 @@ import os
 import select
 import socket
 import ssl
-import struct
 import threading
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -42,42 +41,74 @@ def _no_way(target: str, error: Exception) -> CallFailed:
     return CallFailed(UNAVAILABLE, f"failed to connect to {target}: {error or type(error).__name__}", sent=False)
 
 
-def _connect(address: Address, target: str, limit: float) -> socket.socket:
+def _connect(address: Address, target: str, until: float) -> socket.socket:
+    """A socket that never blocks, connected by a moment on the clock."""
     host, port = _split(target)
     try:
-        made: socket.socket = socket.create_connection((host, port), limit)
-        try:
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if not address.tls:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for number, (family, kind, protocol, _, place) in enumerate(found, 1):
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.settimeout(_left(until))
+                made.connect(place)
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if address.tls:
+                    made.settimeout(_left(until))
+                    made = _context(address).wrap_socket(made, server_hostname=address.server_name or host)
+                made.setblocking(False)
+            except OSError:
+                made.close()
+                if number == len(found):
+                    raise
+            except BaseException:
+                made.close()
+                raise
+            else:
                 return made
-            return _context(address).wrap_socket(made, server_hostname=address.server_name or host)
-        except BaseException:
-            made.close()
-            raise
+        raise OSError("the name has no address")
     except OSError as error:
         raise _no_way(target, error) from error
+
+
+def _left(until: float) -> float:
+    """For how many seconds the system may still wait; TimeoutError if there are none."""
+    left = until - clock.now()
+    if left <= 0:
+        raise TimeoutError("timed out")
+    return left
+
+
+class _Readiness:
+    """Waits until one socket can be read or written.
+
+    Every wait ends at a moment on the clock. A time limit that the system counts, as SO_RCVTIMEO, begins
+    anew after every signal.
+    """
+
+    def __init__(self, made: socket.socket) -> None:
+        self._poll = select.poll()
+        self._file = made.fileno()
+        self._events = select.POLLIN
+        self._poll.register(self._file, select.POLLIN)
+
+    def wait(self, events: int, until: float) -> None:
+        """TimeoutError if the socket is not ready in time."""
+        if events != self._events:
+            self._events = events
+            self._poll.modify(self._file, events)
+        if not self._poll.poll(_left(until) * 1000):
+            raise TimeoutError("timed out")
 
 
 class Connection:
     """One socket, used by one call at a time."""
 
-    def __init__(self, address: Address, target: str, limit: float) -> None:
-        self._socket = _connect(address, target, limit)
+    def __init__(self, address: Address, target: str, until: float) -> None:
+        self._socket = _connect(address, target, until)
+        self._ready = _Readiness(self._socket)
         self._talk = Conversation(address, target)
-        self._limit, self._used = 0.0, clock.now()
+        self._used = clock.now()
         self._encrypted = address.tls
-        if not address.tls:
-            self._socket.settimeout(None)
-
-    def _set_limit(self, limit: float) -> None:
-        """For how long a send or a receive may take: left to the system, because Python would ask it twice a call."""
-        if self._encrypted:
-            self._socket.settimeout(limit)
-        elif limit != self._limit:
-            self._limit = limit
-            span = struct.pack("@ll", int(limit), int(limit % 1 * 1e6))
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, span)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, span)
 
     def close(self) -> None:
         """Close the socket, without a word: whatever is under way is given up."""
@@ -90,118 +121,188 @@ class Connection:
             return False
         if clock.now() < self._used + LATELY:
             return True
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN)
-        if not poll.poll(0):
-            return True
         try:
             # What came while nobody listened: settings, pings, a farewell.
-            self._set_limit(0.2)
-            self._receive()
+            data = self._socket.recv(_RECEIVED)
+            if not data:
+                return False
+            self._talk.feed(data)
             self._talk.pay()
+            self._send(self._talk.take_out(), clock.now() + 0.2)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
         except OSError:
             return False
         return not self._talk.over
 
-    def call(self, method: str, message: bytes, token: str, limit: float) -> bytes:
+    def call(self, method: str, message: bytes, token: str, until: float) -> bytes:
         """Send a request and wait for its answer. After a broken or late one the connection is of no use any more."""
-        until = clock.now() + limit
         talk = self._talk
         try:
-            talk.ask(method, message, token, limit)
-            self._set_limit(limit)
-            self._socket.sendall(talk.take_out())
-            self._receive()
+            talk.ask(method, message, token, _left(until))
+            self._send(talk.take_out(), until)
             while not talk.reply.ended:
-                self._set_limit(max(0.001, until - clock.now()))
-                self._receive()
-        except (TimeoutError, BlockingIOError) as error:
+                self._receive(until)
+        except TimeoutError as error:
             raise CallFailed(DEADLINE_EXCEEDED, "no answer came in time") from error
         except OSError as error:
             raise CallFailed(UNAVAILABLE, f"the connection broke: {error}") from error
         self._used = clock.now()
         return talk.answer()
 
-    def _receive(self) -> None:
-        data = self._socket.recv(_RECEIVED)
+    def _send(self, data: bytes, until: float) -> None:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self._socket.send(left) :]
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                self._ready.wait(select.POLLOUT, until)
+            except ssl.SSLWantReadError:
+                self._ready.wait(select.POLLIN, until)
+
+    def _receive(self, until: float) -> None:
+        if not self._encrypted:
+            self._ready.wait(select.POLLIN, until)
+        while True:
+            try:
+                data = self._socket.recv(_RECEIVED)
+                break
+            except (BlockingIOError, ssl.SSLWantReadError):
+                self._ready.wait(select.POLLIN, until)
+            except ssl.SSLWantWriteError:
+                self._ready.wait(select.POLLOUT, until)
         if not data:
             raise ConnectionResetError("the server closed it")
         self._talk.feed(data)
         if self._talk.out:
-            self._socket.sendall(self._talk.take_out())
+            self._send(self._talk.take_out(), until)
 
 
 class Stream:
-    """A call that goes on: one thread reads, any thread sends."""
+    """A call that goes on. One thread reads it and closes its socket; any thread sends or ends it, without waiting.
+
+    A socket that another thread closes is a number that the next socket may get: the reader would read there.
+    """
 
     def __init__(self, address: Address, target: str, method: str, token: str) -> None:
-        self._socket = _connect(address, target, ANSWERED_WITHIN)
+        self._socket = _connect(address, target, clock.now() + ANSWERED_WITHIN)
+        self._bell, self._rope = socket.socketpair()
+        """What is sent into the second wakes the reader, which waits for the first as well."""
+        for end in (self._bell, self._rope):
+            end.setblocking(False)
         self._talk, self._lock = Conversation(address, target), threading.Lock()
+        self._unsent = b""
+        self._ended = self._closed = False
         self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
-        self._talk.open(method, token)
+        self._poll.register(self._bell, select.POLLIN)
         try:
+            self._talk.open(method, token)
             self._flush()
-        except OSError:
-            self._socket.close()
+        except BaseException:
+            self.close()
             raise
 
     def send(self, message: bytes) -> None:
-        """Send one message. A connection that takes nothing is ended: its reader will notice."""
+        """Send one message, or leave it to the reader if the connection takes no more now."""
         with self._lock:
-            self._talk.send(message)
+            if self._ended or self._closed:
+                return
             try:
+                self._talk.send(message)
                 self._flush()
             except OSError:
-                self.close()
+                self._end()
+            except BaseException:
+                # An interrupt. Part of a message may be lost, so nothing more can be sent here.
+                self._end()
+                raise
+            if self._unsent:
+                self._wake()
+
+    def end(self) -> None:
+        """Give it up, in any thread: the reader closes it."""
+        with self._lock:
+            if not self._closed:
+                self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError):  # it is full of such bytes already
+            self._rope.send(b"!")
 
     def _flush(self) -> None:
-        if self._talk.out:
-            self._socket.settimeout(ANSWERED_WITHIN)
-            self._socket.sendall(self._talk.take_out())
+        """Send what the connection takes now."""
+        self._unsent += self._talk.take_out()
+        while self._unsent:
+            try:
+                sent = self._socket.send(self._unsent)
+            except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                return
+            self._unsent = self._unsent[sent:]
 
     def receive(self) -> list[bytes]:
-        """Wait for messages; CallFailed when the call is over, or the server has fallen silent."""
+        """Wait for messages; CallFailed when the call is over, or the server has fallen silent. In one thread only."""
         try:
-            if not self._comes(SILENT_FOR):
+            if not self._comes(clock.now() + SILENT_FOR):
                 with self._lock:
                     self._talk.ping()
                     self._flush()
-                if not self._comes(ANSWERED_WITHIN):
+                if not self._comes(clock.now() + ANSWERED_WITHIN):
                     raise CallFailed(DEADLINE_EXCEEDED, "the server has fallen silent")
             with self._lock:
-                self._socket.settimeout(0.0)
-                try:
-                    data = self._socket.recv(_RECEIVED)
-                except (BlockingIOError, ssl.SSLWantReadError):
-                    return []
-                if not data:
-                    raise ConnectionResetError("the server closed it")
-                self._talk.feed(data)
-                self._talk.pay()
-                found = self._talk.messages()
-                self._flush()
+                found = self._take()
         except OSError as error:
             raise CallFailed(UNAVAILABLE, f"the connection broke: {error}") from error
         if not found and self._talk.reply.ended:
             self._talk.answer()
+        if not found and (self._talk.reply.ended or self._talk.over):
             raise CallFailed(UNAVAILABLE, "the server ended the call")
         return found
 
-    def _comes(self, within: float) -> bool:
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
-            return True  # decrypted already: no poll tells of it
-        return bool(self._poll.poll(within * 1000))
+    def _take(self) -> list[bytes]:
+        try:
+            data = self._socket.recv(_RECEIVED)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            self._flush()
+            return []
+        if not data:
+            raise ConnectionResetError("the server closed it")
+        self._talk.feed(data)
+        self._talk.pay()
+        found = self._talk.messages()
+        self._flush()
+        return found
+
+    def _comes(self, until: float) -> bool:
+        """Whether something came in time, or what was left unsent can be sent now."""
+        while True:
+            if self._ended:
+                raise CallFailed(UNAVAILABLE, "the stream was given up")
+            if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+                return True  # decrypted already: no poll tells of it
+            self._poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+            ready = self._poll.poll(max(0.0, until - clock.now()) * 1000)
+            if any(file != self._bell.fileno() for file, _ in ready):
+                return True
+            if not ready:
+                return False
+            with suppress(BlockingIOError):
+                self._bell.recv(_RECEIVED)
 
     def close(self) -> None:
-        """End it, and wake whoever reads."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        """Close the socket: in the thread that reads, or where no thread does."""
+        with self._lock:
+            self._closed = True
+            for each in (self._socket, self._bell, self._rope):
+                each.close()
 
     def drop(self) -> None:
-        """Close this process's copy of the socket without a word: it is a fork."""
-        os.close(self._socket.detach())
+        """Close this process's copies of the sockets without a word: it is a fork."""
+        for each in (self._socket, self._bell, self._rope):
+            os.close(each.detach())
 
 
 class Arrival:

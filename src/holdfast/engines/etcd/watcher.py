@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from holdfast.engines.etcd.http2 import CallFailed
 from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.sockets import Stream
 from holdfast.engines.etcd.wire import SERVICE, WATCH, Wire, serialize
+from holdfast.runtime import clock
 
 _Request, _Create, _Cancel = message("WatchRequest"), message("WatchCreateRequest"), message("WatchCancelRequest")
 _Response = message("WatchResponse")
@@ -28,9 +28,19 @@ _NO_PUTS = 0
 SIGN_IN = 1.0
 MOST_IDLE = 256
 FIRST_PAUSE, LAST_PAUSE = 0.05, 1.0
+ELSEWHERE = 10.0
+"""Seconds that a stream stays at another member than the calls."""
 
 Hear = Callable[[Sequence[Any] | None], None]
 """Takes the events of one watch, those of a revision together; None if some were missed. In the stream's thread."""
+
+
+class Refused(Exception):
+    """The server does not let this token watch."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        super().__init__()
 
 
 @dataclass(slots=True)
@@ -101,13 +111,16 @@ class Watcher:
         """Begin to watch, in the place of what was watched under this name before."""
         with self._lock:
             self._drop(name)
+            # An interrupt may come between any two of these lines: a watch without a name is heard once at most.
             kept = self._idle.pop(key, None) if deletes_only and not end else None
-            if kept is not None:
-                self._names[name] = kept
-                self._watches[kept].start, self._watches[kept].hear = start, hear
+            idle = None if kept is None else self._watches.get(kept)
+            if idle is not None:
+                self._names[name] = idle.number
+                idle.start, idle.hear = start, hear
                 return
-            number = self._names[name] = next(self._numbers)
+            number = next(self._numbers)
             watch = self._watches[number] = Watch(number, key, end, start, hear, deletes_only, with_former, fresh)
+            self._names[name] = number
             self._send(watch.request())
             if self._thread is None and not self._stopped:
                 self._thread = threading.Thread(target=self._run, name="holdfast-watch", daemon=True)
@@ -128,7 +141,9 @@ class Watcher:
         number = self._names.pop(name, None)
         if number is None:
             return
-        watch = self._watches[number]
+        watch = self._watches.get(number)
+        if watch is None:
+            return
         if not watch.of_an_end or watch.key in self._idle:
             self._cancel(number)
             return
@@ -138,7 +153,7 @@ class Watcher:
             self._cancel(self._idle.pop(next(iter(self._idle))))
 
     def _cancel(self, number: int) -> None:
-        del self._watches[number]
+        self._watches.pop(number, None)
         self._send(_Request(cancel_request=_Cancel(watch_id=number)))
 
     def _send(self, request: Any) -> None:
@@ -151,7 +166,7 @@ class Watcher:
         """The endpoint has fallen silent: go on at another one."""
         stream = self._stream
         if stream is not None:
-            stream.close()
+            stream.end()
 
     def stop(self) -> None:
         """End the stream and its thread."""
@@ -160,7 +175,7 @@ class Watcher:
             thread, stream = self._thread, self._stream
         self._rest.set()
         if stream is not None:
-            stream.close()
+            stream.end()
         if thread is not None and thread is not threading.current_thread():
             thread.join(2.0)
 
@@ -175,7 +190,13 @@ class Watcher:
         pause = FIRST_PAUSE
         at = self._wire.current
         while not self._stopped:
-            if self._read(at):
+            try:
+                came = self._read(at)
+            except Refused as refusal:
+                # The server was started again, or the token has run out. A right that is missing comes back as well.
+                self._wire.forget_token(refusal.token)
+                came = False
+            if came:
                 pause = FIRST_PAUSE
                 at = self._wire.current
             else:
@@ -184,49 +205,59 @@ class Watcher:
                 pause = min(pause * 2, LAST_PAUSE)
 
     def _read(self, at: int) -> bool:
-        """Read one stream to its end; whether anything came."""
+        """Read one stream to its end; whether anything came. Refused if the server does not let it watch."""
         endpoints = self._wire.address.endpoints
+        at %= len(endpoints)
         came = False
         stream: Stream | None = None
         # Its end is no error here: the loop around it makes another one.
-        with suppress(CallFailed, OSError, ValueError):
-            target, token = endpoints[at % len(endpoints)], self._wire.token(SIGN_IN)
-            stream = Stream(self._wire.address, target, SERVICE + WATCH, token)
+        try:
+            token = self._wire.token(SIGN_IN)
+            stream = Stream(self._wire.address, endpoints[at], SERVICE + WATCH, token)
+            since = clock.now()
             with self._lock:
                 if not self._stopped:
                     self._stream = stream
                     self._forget_idle()
                     for watch in self._watches.values():
                         self._send(watch.request())
-            while not self._stopped:
+            # A stream that had to go elsewhere returns to the member that answers the calls.
+            while not self._stopped and (at == self._wire.current or clock.now() < since + ELSEWHERE):
                 for message in stream.receive():
                     came = True
-                    self._heard(_Response.FromString(message))
-        with self._lock:
-            self._stream = None
-        if stream is not None:
-            stream.close()
+                    if not self._heard(_Response.FromString(message)):
+                        raise Refused(token)
+        except (CallFailed, OSError, ValueError):
+            return came
+        finally:
+            with self._lock:
+                self._stream = None
+            if stream is not None:
+                stream.close()
         return came
 
     def _forget_idle(self) -> None:
         while self._idle:
-            del self._watches[self._idle.popitem()[1]]
+            self._watches.pop(self._idle.popitem()[1], None)
 
-    def _heard(self, response: Any) -> None:
+    def _heard(self, response: Any) -> bool:
+        """Take what the server has said of one watch; False if it does not allow it."""
         events: Sequence[Any] | None = response.events
         with self._lock:
             watch = self._watches.get(response.watch_id)
+            if response.canceled and not response.compact_revision and (response.created or watch is not None):
+                return False
             if watch is None:
-                return
+                return True
             hear = watch.hear
             if events and watch.of_an_end and events[-1].kv.mod_revision < watch.start:
-                return  # known, or of the time before somebody took it over
+                return True  # known, or of the time before somebody took it over
             if hear is None and (events or response.canceled):
-                del self._idle[watch.key]
+                self._idle.pop(watch.key, None)
                 self._cancel(watch.number)
-                return
+                return True
             if response.canceled:
-                # Compacted away, or refused: what happened in between is not known.
+                # Compacted away: what happened in between is not known.
                 watch.start, events = max(response.compact_revision, response.header.revision) + 1, None
                 self._send(watch.request())
             elif response.created:
@@ -234,10 +265,11 @@ class Watcher:
                 if watch.fresh:
                     watch.fresh, watch.start = False, max(watch.start, response.header.revision + 1)
                 if not missed:
-                    return
+                    return True
                 events = None
             elif events:
                 # What is caught up with comes in portions, under the header of today.
                 watch.start = events[-1].kv.mod_revision + 1
         if hear is not None:
             hear(events)
+        return True

@@ -125,9 +125,10 @@ class Endpoint:
 
     def exchange(self, name: str, request: Any, token: str, limit: float) -> Any:
         """Call a method and wait for its answer, on a connection that nobody else uses meanwhile."""
-        connection = self._take(limit)
+        until = clock.now() + limit
+        connection = self._take(until)
         try:
-            data = connection.call(SERVICE + name, serialize(request), token, limit)
+            data = connection.call(SERVICE + name, serialize(request), token, until)
         except CallFailed as failure:
             # An error that the server has told leaves the connection as it was.
             if failure.code in (UNAVAILABLE, DEADLINE_EXCEEDED):
@@ -141,7 +142,7 @@ class Endpoint:
         self._give(connection)
         return decode(name, data)
 
-    def _take(self, limit: float) -> Connection:
+    def _take(self, until: float) -> Connection:
         while self._idle:
             try:
                 connection = self._idle.pop()
@@ -152,7 +153,7 @@ class Endpoint:
             connection.close()
         if self._closed:
             raise CallFailed(CLOSED, "the client was closed", sent=False)
-        return Connection(self.address, self.target, limit)
+        return Connection(self.address, self.target, until)
 
     def _give(self, connection: Connection) -> None:
         if self._closed:
@@ -192,18 +193,20 @@ class Wire:
             raise CallFailed(DEADLINE_EXCEEDED, "others are still signing in", sent=False)
         try:
             if self._token is None:
-                self._token = self._authenticate(max(0.01, until - clock.now()))
+                self._token = self._authenticate(until)
             return self._token
         finally:
             self._login.release()
 
-    def _authenticate(self, limit: float) -> str:
+    def _authenticate(self, until: float) -> str:
         """Sign in at whichever endpoint is there: the token is good at all of them."""
         request = message("AuthenticateRequest")(name=self.address.user, password=self.address.password)
         first, count = self.current, len(self.endpoints)
         for at in range(first, first + count):
+            # One that is silent leaves time for the next.
+            left = max(0.01, until - clock.now()) / (1 if at == first + count - 1 else 2)
             try:
-                token: str = self.endpoints[at % count].exchange(AUTHENTICATE, request, "", limit).token
+                token: str = self.endpoints[at % count].exchange(AUTHENTICATE, request, "", left).token
             except CallFailed as error:
                 if error.code not in (UNAVAILABLE, DEADLINE_EXCEEDED) or at == first + count - 1:
                     # Nothing of what the token was for was sent.
@@ -212,9 +215,13 @@ class Wire:
                 return token
         raise AssertionError("there is an endpoint")
 
-    def forget_token(self) -> None:
-        """It ran out, or the server was started again: fetch another one."""
-        self._token = None
+    def forget_token(self, refused: str | None = None) -> None:
+        """It ran out, or the server was started again: fetch another one. Only if it is `refused`, where that is told.
+
+        Another thread may have fetched a new one meanwhile.
+        """
+        if refused is None or refused == self._token:
+            self._token = None
 
     def close(self) -> None:
         """Close every connection."""
@@ -297,8 +304,10 @@ class EtcdPort:
         attempts = Attempts(self.wire, request, until)
         while True:
             endpoint, limit = attempts.next()
+            by = clock.now() + limit
             try:
-                reply = endpoint.exchange(request.method, request.message, self.wire.token(limit), limit)
+                token = self.wire.token(limit)
+                reply = endpoint.exchange(request.method, request.message, token, max(0.01, by - clock.now()))
             except CallFailed as error:
                 pause = attempts.failed(error)
                 if pause:
