@@ -12,6 +12,7 @@ from holdfast.core import urls
 from holdfast.engines.checkup import Finding
 from holdfast.engines.zookeeper.engine import ZooKeeperEngine
 from holdfast.errors import EngineUnavailable
+from holdfast.verify.servers import zookeeper as servers
 from tests.servers.process import free_port
 from tests.servers.zookeeper import Ensemble, ZooKeeperServer
 
@@ -83,6 +84,19 @@ def test_limits_that_do_not_fit_the_ttl_are_told() -> None:
     assert "got 5 s" in found["session limits"].found
     assert found["session limits"].mend == "maxSessionTimeout=10000"
     assert found["tickTime"].level == "warning"
+
+
+def test_the_longest_request_that_a_server_reads_is_found_out(url: str) -> None:
+    found = examine(url)["jute.maxbuffer"]
+
+    assert found.level == "good"
+    assert "1,048,000 bytes and more" in found.found
+    with servers.ZooKeeperServer(flags=["-Djute.maxbuffer=200000"]) as server:
+        found = examine(server.url)["jute.maxbuffer"]
+        largest = int(found.found.split()[2].replace(",", ""))
+
+        assert found.level == "danger"
+        assert 197_000 < largest <= 200_000
 
 
 def test_a_server_that_cannot_be_reached_is_an_error() -> None:

@@ -43,6 +43,7 @@ class ClaimVerbs(Part):
         try:
             entry = member.claims.get(claim.id)
             if entry is None:
+                self.reserve_paths(member, claim)
                 return await self._enter(member, claim, until)
             standing = await self._look(entry, until)
             if isinstance(standing, Place):
@@ -56,7 +57,21 @@ class ClaimVerbs(Part):
                 raise EngineUnavailable(error.engine, error.problem, "unknown") from error
             raise
         finally:
+            if claim.id not in member.sent and claim.id not in member.claims:
+                member.paths.free(claim.id)
             member.sent.discard(claim.id)
+
+    def reserve_paths(self, member: Member, claim: Claim) -> None:
+        """Count the nodes of a claim before they are made; EngineUnavailable if they would be too many."""
+        paths = [f"{self.layout.line(claim.kind, claim.name)}/{prefix(claim)}"]
+        if claim.limit:
+            paths.append(f"{self.layout.slots(claim.kind, claim.name)}/")
+        if not member.paths.reserve(claim.id, *paths):
+            problem = (
+                f"this client has as many claims as ZooKeeper can end with one session (their paths take "
+                f"{member.paths.MOST:,} bytes): use another client, fewer locks at a time, or shorter names"
+            )
+            raise EngineUnavailable(self.address, problem, "not done")
 
     async def look(self, claim: Claim, until: float) -> Standing:
         member = self.ledger.member(claim.session)
@@ -336,6 +351,7 @@ class ClaimVerbs(Part):
                 if claim.limit and entry.slot is None:
                     await self._find_slot(entry, until)
                 await self.withdraw(entry, until)
+            member.paths.free(claim.id)
         except LinkOver:
             return Done()
         return Done()

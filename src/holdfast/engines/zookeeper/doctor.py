@@ -15,7 +15,8 @@ from typing import Any
 from holdfast.core import deadline
 from holdfast.engines.checkup import Finding
 from holdfast.engines.zookeeper.address import ZooKeeperAddress
-from holdfast.engines.zookeeper.asking import LinkOver
+from holdfast.engines.zookeeper.asking import Dropped, LinkOver
+from holdfast.engines.zookeeper.ledger import SessionPaths
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.part import Part
 from holdfast.errors import EngineUnavailable
@@ -30,6 +31,10 @@ SLOW_MS = 100.0
 """A server whose requests take longer than this on average keeps every waiter waiting."""
 MOST_LOGS = 10e9
 """Log files are made 64 MB long at once, so even a new server has a few hundred megabytes."""
+LARGEST_ASKED = 1_048_000
+"""A little less than the default of `jute.maxbuffer`."""
+OVERHEAD = 14
+"""What a read takes beside its path and the slash before it."""
 WORDS = "4lw.commands.whitelist=srvr,conf,mntr,ruok"
 
 
@@ -100,6 +105,7 @@ def check_up(verbs: Part, address: ZooKeeperAddress, ttl: float = TTL) -> list[F
     # The shortest session that anybody may ask for shows the lower limit, the ttl itself the upper one.
     shortest, _ = run(_try_session(verbs, address, deadline.SHORTEST_TTL, compare=False))
     granted, skew = run(_try_session(verbs, address, ttl, compare=True))
+    largest = run(_largest_request(verbs, address))
     return [
         _servers(reports),
         _quorum(reports),
@@ -109,6 +115,7 @@ def check_up(verbs: Part, address: ZooKeeperAddress, ttl: float = TTL) -> list[F
         _sync(reports),
         _snapshots(reports),
         _skew(skew),
+        _ending(largest),
         _security(address),
         _words(reports),
     ]
@@ -139,6 +146,53 @@ async def _try_session(verbs: Part, address: ZooKeeperAddress, ttl: float, compa
     finally:
         link.say_farewell()
         link.close()
+
+
+async def _largest_request(verbs: Part, address: ZooKeeperAddress) -> int:
+    """How long a request may be, in bytes: `jute.maxbuffer`, found out by reads that no server has an answer to."""
+    low, high = 0, LARGEST_ASKED
+    size = high
+    while high - low > high // 100:
+        if await _passes(verbs, address, size):
+            low = size
+        else:
+            high = size
+        if low >= LARGEST_ASKED:
+            break
+        size = (low + high) // 2
+    return low
+
+
+async def _passes(verbs: Part, address: ZooKeeperAddress, size: int) -> bool:
+    """Whether a server reads a request of this size. It closes the connection over one that is too long."""
+    link = Link(address, TTL, beats=False)
+    link.start()
+    until = clock.now() + PATIENCE
+    try:
+        await verbs.ready(link, until)
+        await verbs.answer(link, until, link.kazoo.exists_async("/" + "x" * (size - OVERHEAD)))
+        return True
+    except Dropped:
+        return False
+    except LinkOver as over:
+        raise EngineUnavailable(address.shown, str(over), "not done") from over
+    finally:
+        link.say_farewell()
+        link.close()
+
+
+def _ending(largest: int) -> Finding:
+    """Whether the longest transaction that a dying client can cause is one that the servers can read."""
+    found = f"requests of {largest:,} bytes are read"
+    if largest >= LARGEST_ASKED:
+        found = f"requests of {largest:,} bytes and more are read"
+    if 2 * largest < SessionPaths.MOST * 1.2:
+        return Finding(
+            "jute.maxbuffer", "danger", found,
+            f"a client whose claims take {2 * largest:,} bytes of paths stops the whole ensemble when it dies",
+            "jute.maxbuffer=1048575 or more on every server",
+        )  # fmt: skip
+    return Finding("jute.maxbuffer", "good", found, f"a client makes claims with {SessionPaths.MOST:,} bytes of paths")
 
 
 def _servers(reports: list[ServerReport]) -> Finding:

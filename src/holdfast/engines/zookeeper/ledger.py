@@ -16,6 +16,9 @@ from holdfast.engines.zookeeper.link import Link
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
 
+A_LENGTH = 4 + 11
+"""What a path takes beside its letters: its length, and the sequence number that the server adds."""
+
 
 @dataclass(eq=False)
 class Entry:
@@ -72,6 +75,39 @@ class Condemned:
     due: float
 
 
+class SessionPaths:
+    """How many bytes the paths of a session's nodes take, by claim.
+
+    ZooKeeper writes all of them into the one transaction that ends the session. If that is longer than about twice
+    `jute.maxbuffer`, no server can read it again: all members leave service, and do not come back.
+    """
+
+    MOST = 1_000_000
+    """With the default `jute.maxbuffer`, of 1,048,575 bytes, half of what stops an ensemble."""
+
+    def __init__(self) -> None:
+        self._by_claim: dict[str, int] = {}
+        self._total = 0
+        self._lock = threading.Lock()
+
+    def reserve(self, claim_id: str, *paths: str) -> bool:
+        """Count the paths of a claim before they are made; False if they would be too many. Safe to repeat."""
+        size = sum(len(path.encode()) + A_LENGTH for path in paths)
+        with self._lock:
+            if claim_id in self._by_claim:
+                return True
+            if self._total + size > self.MOST:
+                return False
+            self._by_claim[claim_id] = size
+            self._total += size
+            return True
+
+    def free(self, claim_id: str) -> None:
+        """The nodes of a claim are gone, or were never asked for."""
+        with self._lock:
+            self._total -= self._by_claim.pop(claim_id, 0)
+
+
 @dataclass(eq=False)
 class Member:
     """A session of ours: its link, and who we are under it."""
@@ -82,6 +118,7 @@ class Member:
     claims: dict[str, Entry] = field(default_factory=dict)
     sent: set[str] = field(default_factory=set)
     """Claims on their way in whose creation was sent."""
+    paths: SessionPaths = field(default_factory=SessionPaths)
 
     def describe(self, claim: Claim) -> dict[str, Any]:
         """What people see of a claim."""
@@ -141,6 +178,7 @@ class Ledger:
         if member is not None:
             member.claims.pop(entry.claim.id, None)
             member.link.gone.pop(entry.claim.id, None)
+            member.paths.free(entry.claim.id)
         entry.unwatch()
 
     def links(self) -> list[Link]:

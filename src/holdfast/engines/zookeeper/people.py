@@ -239,6 +239,7 @@ class PeopleVerbs(ClaimVerbs):
         if member is None:
             return SessionOver()
         link, parent = member.link, self.layout.line(claim.kind, claim.name)
+        self.reserve_paths(member, claim)
         try:
             while True:
                 stands = in_order(await self.children(link, parent, until, synced=True))
@@ -264,6 +265,9 @@ class PeopleVerbs(ClaimVerbs):
                     return await self._adopted(entry, until)
         except LinkOver:
             return SessionOver()
+        finally:
+            if claim.id not in member.claims:
+                member.paths.free(claim.id)
 
     async def _pass_on(
         self, entry: Entry, sender: Stand, about: dict[str, Any], version: int, note: tuple[str, dict[str, Any], int],
