@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from hashlib import sha1
 
 import pytest
 import redis as redis_py
@@ -333,7 +334,11 @@ def test_a_thousand_threads_that_wait_share_a_handful_of_connections(
     assert connections <= 13
 
 
-@pytest.mark.parametrize("message", [b"hello", b"\xff\xfe", b"", b"granted someone"], ids=repr)
+@pytest.mark.parametrize(
+    "message",
+    [b"hello", b"\xff\xfe", b"", b"granted someone", b"granted x y -1 0", b"granted x 1 -1 0 " + b"0" * 40],
+    ids=repr,
+)
 async def test_what_others_publish_is_not_the_end_of_the_keeper(
     own_stage: Stage, locks: Front, operator: redis_py.Redis, message: bytes
 ) -> None:
@@ -345,3 +350,47 @@ async def test_what_others_publish_is_not_the_end_of_the_keeper(
     await held.release()
 
     assert (await soon(waiting)).valid
+
+
+async def test_a_forged_notice_grants_nothing(
+    own_stage: Stage, locks: Front, operator: redis_py.Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever may publish to a channel of Redis knows claim ids, and what notices look like."""
+    rival = await own_stage.client()
+    held = await locks.lock("k").acquire()
+    waiting = await own_stage.queued(locks, "k", rival.lock("k").acquire())
+    (waiter,) = (await locks.inspect("k")).waiters
+    genuine = f"granted {waiter.claim} {held.token + 1} -1 0"
+    for channel in operator.pubsub_channels():
+        for forged in (genuine, f"{genuine} {'0' * 40}", f"{genuine} {sha1(genuine.encode()).hexdigest()}"):
+            operator.publish(channel, forged)
+    await eventually(lambda: caplog.text.count("did not publish") == 2)
+    # Notices are read in order: all of these were read when one that came later has been.
+    other = await locks.lock("other").acquire()
+    following = await own_stage.queued(locks, "other", own_stage.another(rival).lock("other").acquire())
+    await other.release()
+    await (await soon(following)).release()
+
+    assert not waiting.done()
+    await held.release()
+    assert (await soon(waiting)).token > held.token
+
+
+async def test_the_secret_that_signs_notices_is_never_published(
+    own_stage: Stage, locks: Front, operator: redis_py.Redis
+) -> None:
+    rival = await own_stage.client()
+    held = await locks.lock("k").acquire()
+    waiting = await own_stage.queued(locks, "k", rival.lock("k").acquire())
+
+    async def release() -> None:
+        await held.release()
+        await soon(waiting)
+
+    told = await published(operator, release)
+    sessions = operator.scan_iter("holdfast:1:{holdfast}:session:*")
+    secrets = [bytes(operator.hget(key, "secret") or b"") for key in sessions]  # type: ignore[arg-type]
+    assert told
+    assert len(secrets) == 2
+    assert all(secrets)
+    assert not any(secret in message for message in told for secret in secrets)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from hiredis import ProtocolError, Reader, ReplyError
 
-from holdfast.core.table.commands import Notice
 from holdfast.engines.alarm import Alarm
 from holdfast.engines.resp.blocking import MOST_REPEATS, Connection
 from holdfast.engines.resp.wire import Lost, pack
@@ -32,9 +31,7 @@ class Bell(Alarm):
     between is not known.
     """
 
-    def __init__(
-        self, route: Route, prefix: str, deliver: Callable[[Notice, list[str]], None], missed: Callable[[], None]
-    ) -> None:
+    def __init__(self, route: Route, prefix: str, deliver: Callable[[bytes], None], missed: Callable[[], None]) -> None:
         super().__init__()
         self._route, self._prefix, self._deliver, self._missed = route, prefix, deliver, missed
         self._session: str | None = None
@@ -141,10 +138,7 @@ class Bell(Alarm):
             message = reader.gets()
             while message is not False:
                 if isinstance(message, list) and message[0] == b"message":
-                    what, *rest = message[2].decode(errors="replace").split(" ")
-                    # Whoever may publish can send anything: what is no notice is nothing to us.
-                    if rest:
-                        self._deliver(Notice(self._session or "", rest[0], what), rest[1:])
+                    self._deliver(message[2])
                 message = reader.gets()
         except ProtocolError:
             self._drop()

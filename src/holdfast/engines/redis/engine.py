@@ -16,6 +16,7 @@ from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.redis.bell import Bell
 from holdfast.engines.redis.checkup import check_up
 from holdfast.engines.redis.ledger import Ledger
+from holdfast.engines.redis.notices import Notices
 from holdfast.engines.redis.route import OPTIONS, make_route
 from holdfast.engines.redis.verbs import RedisVerbs
 from holdfast.engines.resp.blocking import RespPort
@@ -56,6 +57,7 @@ class RedisEngine:
         self.deliver: Deliver = nobody
         self.route = make_route(url)
         self.ledger = Ledger()
+        self.notices = Notices(self.address)
         self.keep_ms = "0"
         """For how long a key may outlive its last sign of life, by the session's ttl: `keep_for` of the scripts."""
         self._start()
@@ -78,11 +80,14 @@ class RedisEngine:
         io = AsyncioIo(port, loop)
         return RedisVerbs(self, io, io.signal())
 
-    def _hear(self, notice: Notice, more: list[str]) -> None:
-        """Hand a notice on. A grant that comes with all there is to know about it is kept for whoever looks."""
-        if notice.what == GRANTED and more[2:] == ["0"]:
-            slot = int(more[1])
-            self.ledger.hand(notice.subject, Granted(int(more[0]), None if slot < 0 else slot))
+    def _hear(self, message: bytes) -> None:
+        """Hand a notice on. A grant that comes with all there is to know about it is kept for the waiter's look."""
+        read = self.notices.read(message)
+        if read is None:
+            return
+        notice, granted = read
+        if granted is not None:
+            self.ledger.hand(notice.subject, granted)
         self.deliver(notice)
 
     def hand_on(self, news: bytes) -> None:
@@ -110,7 +115,7 @@ class RedisEngine:
         for port in self._ports:
             port.abandon()
         _abandoned.append((self._loop_ports, self._bells))
-        self.ledger = Ledger()
+        self.ledger, self.notices = Ledger(), Notices(self.address)
         self._start()
 
     def close(self) -> None:

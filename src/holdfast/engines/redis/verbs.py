@@ -73,6 +73,7 @@ class RedisVerbs:
     # Sessions
 
     async def open_session(self, session: Session, until: float) -> Opened | SessionOver:
+        secret = self.engine.notices.begin()
         if isinstance(self.bell, Bell):
             try:
                 # Before anything is claimed: no wake-up can be missed.
@@ -81,7 +82,7 @@ class RedisVerbs:
                 raise EngineUnavailable(self.engine.address, lost.problem, "not done") from lost
         self._ledger.begin()
         ttl = milliseconds(session.ttl)
-        reply = await self._run("open", until, session.id, ttl, session.app, session.host, session.pid)
+        reply = await self._run("open", until, session.id, ttl, session.app, session.host, session.pid, secret)
         if reply[0] == b"over":
             return SessionOver()
         granted = int(reply[1])

@@ -1,5 +1,6 @@
 -- Begin a session; a repeat renews it, an id that has run out never comes back.
 -- ARGV[1] session  ARGV[2] ttl in ms  ARGV[3] app  ARGV[4] host  ARGV[5] pid
+-- ARGV[6] what its notices are signed with
 -- Returns {'opened', ttl in ms} or {'over'}.
 --@use namespace
 local key, ttl = P .. 'session:' .. ARGV[1], tonumber(ARGV[2])
@@ -7,7 +8,8 @@ local expires = tonumber(call('HGET', key, 'expires'))
 if expires and expires <= now then
   return {'over'}
 end
-call('HSET', key, 'expires', text(now + ttl), 'ttl', ARGV[2], 'app', ARGV[3], 'host', ARGV[4], 'pid', ARGV[5])
+call('HSET', key, 'expires', text(now + ttl), 'ttl', ARGV[2], 'app', ARGV[3], 'host', ARGV[4], 'pid', ARGV[5],
+  'secret', ARGV[6])
 touch(key, keep_for(ttl))
 call('ZADD', P .. 'sessions', text(now + ttl), ARGV[1])
 touch(P .. 'sessions', keep_for(ttl))

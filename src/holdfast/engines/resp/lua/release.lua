@@ -15,7 +15,7 @@ local alive = expires and tonumber(expires) > math.floor(now_us / 1000)
 -- claim to the lock alone, for as long as it likes.
 local function hand_on(next_id, packed)
   local row = packed and cmsgpack.unpack(packed)
-  local its = row and row[3] == 'x' and row[13] == 0 and call('HMGET', P .. 'session:' .. row[1], 'expires', 'ttl')
+  local its = row and row[3] == 'x' and row[13] == 0 and call('HMGET', P .. 'session:' .. row[1], 'expires', 'ttl', 'secret')
   if not its or not its[1] or tonumber(its[1]) <= math.floor(now_us / 1000) then
     return nil
   end
@@ -38,7 +38,9 @@ local function hand_on(next_id, packed)
   if row[1] == session_id then
     return next_id .. ' ' .. token
   end
-  call('PUBLISH', P .. 'notices:' .. row[1], 'granted ' .. next_id .. ' ' .. token .. ' -1 0')
+  -- Signed, as `notify` does it.
+  local notice = 'granted ' .. next_id .. ' ' .. token .. ' -1 0'
+  call('PUBLISH', P .. 'notices:' .. row[1], notice .. ' ' .. redis.sha1hex(its[3] .. notice .. its[3]))
   return 1
 end
 

@@ -1,13 +1,14 @@
--- Sessions: `session:<id>` has expires and ttl in ms, who it is, and `c:<claim id>` for each of its claims.
+-- Sessions: `session:<id>` has expires and ttl in ms, who it is, the secret that its notices are signed with, and
+-- `c:<claim id>` for each of its claims.
 local known_sessions = {}
--- expires, ttl, app, host, pid
-local SESSION_FIELDS = 5
+-- expires, ttl, app, host, pid, secret
+local SESSION_FIELDS = 6
 
--- A session as {expires, ttl, app, host, pid}; nil if there is none or it has run out.
+-- A session as {expires, ttl, app, host, pid, secret}; nil if there is none or it has run out.
 local function living(id)
   local found = known_sessions[id]
   if found == nil then
-    found = call('HMGET', P .. 'session:' .. id, 'expires', 'ttl', 'app', 'host', 'pid')
+    found = call('HMGET', P .. 'session:' .. id, 'expires', 'ttl', 'app', 'host', 'pid', 'secret')
     local expires = tonumber(found[1])
     if expires and expires > now then
       found[1], found[2] = expires, tonumber(found[2])
@@ -23,9 +24,10 @@ local function lives(row)
   return living(row[SESSION]) and (row[DIES] == 0 or row[DIES] > now)
 end
 
--- A word to one session: over its own channel, heard by its client alone.
+-- A word to one living session, over its own channel. Any user of the server may publish there, so it is signed.
 local function notify(session, what, subject)
-  call('PUBLISH', P .. 'notices:' .. session, what .. ' ' .. subject)
+  local notice, secret = what .. ' ' .. subject, living(session)[6]
+  call('PUBLISH', P .. 'notices:' .. session, notice .. ' ' .. redis.sha1hex(secret .. notice .. secret))
 end
 
 -- Remember why a claim is gone, for as long as its session lives.
