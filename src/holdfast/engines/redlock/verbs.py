@@ -40,6 +40,7 @@ BROKEN_FOR = 20_000
 CLOSING = 1.0
 """How long the end of a session waits for tries that are under way, in seconds."""
 UNANSWERED = "a node did not answer, and may do late what was asked of it"
+SPENT = "every token under 2^53 has been given out"
 LOST = "a majority of the nodes no longer has it"
 
 
@@ -232,7 +233,8 @@ class RedlockVerbs(NarrowVerbs):
         """Give back what was taken, then wait for another try, or say no."""
         taken = [answer for answer in given if answer[0] == b"taken"]
         gone = [answer for answer in given if answer[0] == b"gone"]
-        waits = claim.waits and not gone
+        spent = quorum.out_of_reach(sum(answer[0] == b"spent" for answer in given), self._nodes)
+        waits = claim.waits and not gone and not spent
         try:
             await self._give_back(claim, not waits, until)
         except EngineUnavailable:
@@ -240,6 +242,9 @@ class RedlockVerbs(NarrowVerbs):
             raise
         if gone:
             return Gone(gone[0][1].decode())
+        if spent:
+            # A majority has confirmed that nothing is left of this try.
+            raise EngineUnavailable(self.engine.address, SPENT, "not done")
         if waits and self._ledger.doubtful(claim.id):
             # What a node has not answered may arrive late. A release of this try would take the next one's vote away,
             # so the next one is another claim. There is no line here, and no place to lose.

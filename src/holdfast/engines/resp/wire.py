@@ -21,7 +21,7 @@ pack = cast(Callable[[tuple[Part, ...]], bytes], pack_command)
 
 NOT_DONE = (
     "BUSY", "CLUSTERDOWN", "DENIED", "LOADING", "MASTERDOWN", "MISCONF", "NOAUTH", "NOPERM", "NOREPLICAS",
-    "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN", "UNBLOCKED", "WRONGPASS", "NOPROTO", "ASK", "MOVED",
+    "NOSCRIPT", "OOM", "READONLY", "SPENT", "TRYAGAIN", "UNBLOCKED", "WRONGPASS", "NOPROTO", "ASK", "MOVED",
 )  # fmt: skip
 """What a server says before it has changed anything: a script fails at its first write, or not at all."""
 

@@ -40,6 +40,9 @@ for _, waiting in ipairs(waiting_of(owner)) do
     return {'deadlock', cycle}
   end
 end
+if is_spent() then
+  return SPENT
+end
 bury_name(old[SESSION], source, 'it was handed over')
 notify(old[SESSION], 'gone', source)
 drop_granted(lock, source, old)

@@ -6,6 +6,7 @@
 --@use sessions
 --@use events
 --@use line
+pass_when_full()
 local lock, told = ARGV[1], {}
 for _, holder in ipairs(holders(lock)) do
   local id, row = holder[1], holder[2]

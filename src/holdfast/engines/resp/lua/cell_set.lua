@@ -18,12 +18,15 @@ if ARGV[2] == '0' then
   end
   call('DEL', key)
 else
+  if is_spent() then
+    return SPENT
+  end
   version = text(next_number())
   call('HSET', key, 'value', ARGV[3], 'version', version)
   if ARGV[5] == '0' then
     call('PERSIST', key)
   else
-    call('PEXPIRE', key, ARGV[5])
+    call('PEXPIRE', key, text(math.min(tonumber(ARGV[5]), LONGEST)))
   end
 end
 if somebody_watches() then

@@ -7,6 +7,7 @@
 --@use events
 --@use line
 --@use death
+pass_when_full()
 local key = P .. 'session:' .. ARGV[1]
 local expires = tonumber(call('HGET', key, 'expires'))
 if not expires then

@@ -30,6 +30,22 @@ local function bury(session, limit)
   return removed
 end
 
+-- The clock was set back. What would live longer for that is bounded again: sessions, and grants that end by themselves.
+local function end_in_time()
+  for _, session in ipairs(call('ZRANGE', P .. 'sessions', 0, -1)) do
+    living(session)
+  end
+  for _, member in ipairs(call('ZRANGE', P .. 'mortal', 0, -1)) do
+    local id, lock = string.match(member, '^(%S+) (.*)$')
+    local row, is_granted = find(lock, id)
+    local session = row and is_granted and living(row[SESSION])
+    if session and row[DIES] > now + math.max(row[MAX_HOLD], session[2]) then
+      row[DIES] = now + math.max(row[MAX_HOLD], session[2])
+      put_granted(lock, id, row, session[2])
+    end
+  end
+end
+
 -- Remove what has died, at most `limit` claims, and pass on what it held.
 -- Whether there is more to do, and in how many ms the next session or claim can die (-1 if none can).
 local function sweep(limit)

@@ -3,7 +3,8 @@
 -- ARGV[6] permits, 0 if not counted  ARGV[7] 1 to wait in line, 2 to do so although the owner has another claim
 -- ARGV[8] max_hold in ms, 0 for none  ARGV[9] note  ARGV[10] thread  ARGV[11] for how many ms keys are kept
 -- Returns the token if that is all there is to say, else {'granted', token, slot or -1, ms left of max_hold or -1},
--- {'place', position, who is in the way}, {'refused', who}, {'gone', reason}, {'over'}, {'deadlock', links} or {'limit', the other limit}.
+-- {'place', position, who is in the way}, {'refused', who}, {'gone', reason}, {'over'}, {'deadlock', links}, {'limit', the
+-- other limit} or the error SPENT.
 local P, call, id, lock = KEYS[1], redis.call, ARGV[1], ARGV[4]
 local stamp = call('TIME')
 local now_us = stamp[1] * 1000000 + stamp[2]
@@ -18,6 +19,7 @@ end
 -- The two ways that are taken nearly always, in as few steps as there can be. What follows says the same at length.
 -- Both need a number from the clock; if that is behind the last one, the next one is counted.
 local token = stamp[1] .. string.sub('00000' .. stamp[2], -6)
+local LONGEST = 1e13
 local line, gone, watches = P .. 'line:' .. lock, P .. 'gone:' .. ARGV[2], P .. 'watches'
 
 -- Nobody holds it, nobody stands in line, nobody watches, nothing of this session was ever taken back, and it does not
@@ -44,11 +46,12 @@ if ARGV[7] == '1' and ARGV[6] == '0' and call('EXISTS', gone, watches) == 0 then
   local held = call('HGETALL', lock_key)
   local at = held[1] == '' and 3 or 1
   local holder = #held == 4 and held[5 - at] == 'x' and held[at] ~= id and cmsgpack.unpack(held[at + 1])
-  local its = holder and call('HMGET', P .. 'session:' .. holder[1], 'expires', 'app', 'host', 'pid')
-  if its and its[1] and tonumber(its[1]) > now then
+  local its = holder and call('HMGET', P .. 'session:' .. holder[1], 'expires', 'app', 'host', 'pid', 'ttl')
+  -- One that expires later than its ttl from now was there when the clock was set back: see `living`.
+  if its and its[1] and tonumber(its[1]) > now and tonumber(its[1]) <= now + its[5] then
     local last = call('GETSET', P .. 'last', token)
     local number = last and tonumber(last) or 0
-    local row = {ARGV[2], ARGV[3], ARGV[5], now_us, now, 0, -1, 0, 0, ARGV[10], ARGV[9], '', tonumber(ARGV[8])}
+    local row = {ARGV[2], ARGV[3], ARGV[5], now_us, now, 0, -1, 0, 0, ARGV[10], ARGV[9], '', math.min(tonumber(ARGV[8]), LONGEST)}
     if number < now_us and call('HSETNX', P .. 'wait:' .. lock, id, cmsgpack.pack(row)) == 1 then
       local whose = ARGV[3] .. '\n' .. lock
       call('ZADD', line, token, id)
@@ -76,7 +79,7 @@ end
 local session_id, owner, limit, ttl = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(call('HGET', session_key, 'ttl'))
 
 local function new_row(order, token, slot)
-  local max_hold = tonumber(ARGV[8])
+  local max_hold = math.min(tonumber(ARGV[8]), LONGEST)
   local dies = token > 0 and max_hold > 0 and now + max_hold or 0
   return {session_id, owner, ARGV[5], order, now, token, slot, dies, limit, ARGV[10], ARGV[9], '', max_hold}
 end
@@ -105,6 +108,9 @@ end
 local reason = call('HGET', P .. 'gone:' .. session_id, id)
 if reason then
   return {'gone', reason}
+end
+if is_spent() then
+  return SPENT
 end
 local first = pass_on(lock) or head(lock)
 local blocker = holders(lock, 1)[1] or first

@@ -15,6 +15,7 @@ if not living(ARGV[1]) or not its[1] or not call('ZSCORE', P .. 'watches', ARGV[
 end
 local last, given, after = tonumber(its[1]), tonumber(its[2] or 0), tonumber(ARGV[3])
 if last > given or after > given then
+  pass_when_full()
   call('HSET', key, 'given', last)
 end
 if after > given then

@@ -6,6 +6,7 @@
 --@use sessions
 --@use events
 --@use line
+pass_when_full()
 local row, is_granted = find(ARGV[3], ARGV[1])
 if row then
   depart(ARGV[3], ARGV[1], row, is_granted, 'released')

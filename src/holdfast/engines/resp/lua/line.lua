@@ -141,7 +141,7 @@ local function pass_on(lock)
   while true do
     local first = head(lock)
     local slot = first and room(lock, first[2])
-    if not slot then
+    if not slot or is_spent() then
       return first
     end
     grant(lock, first[1], first[2], slot)

@@ -14,6 +14,7 @@ if not row then
   return {'gone', call('HGET', P .. 'gone:' .. ARGV[2], ARGV[1]) or 'the engine does not know it'}
 end
 if not is_granted then
+  pass_when_full()
   keep_place(ARGV[3], ARGV[1], row)
   -- Whatever was before it may have died meanwhile.
   pass_on(ARGV[3])

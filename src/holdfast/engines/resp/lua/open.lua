@@ -3,14 +3,14 @@
 -- ARGV[6] what its notices are signed with
 -- Returns {'opened', ttl in ms} or {'over'}.
 --@use namespace
-local key, ttl = P .. 'session:' .. ARGV[1], tonumber(ARGV[2])
+local key, ttl = P .. 'session:' .. ARGV[1], math.min(tonumber(ARGV[2]), LONGEST)
 local expires = tonumber(call('HGET', key, 'expires'))
 if expires and expires <= now then
   return {'over'}
 end
-call('HSET', key, 'expires', text(now + ttl), 'ttl', ARGV[2], 'app', ARGV[3], 'host', ARGV[4], 'pid', ARGV[5],
+call('HSET', key, 'expires', text(now + ttl), 'ttl', text(ttl), 'app', ARGV[3], 'host', ARGV[4], 'pid', ARGV[5],
   'secret', ARGV[6])
 touch(key, keep_for(ttl))
 call('ZADD', P .. 'sessions', text(now + ttl), ARGV[1])
 touch(P .. 'sessions', keep_for(ttl))
-return {'opened', ARGV[2]}
+return {'opened', text(ttl)}

@@ -4,6 +4,8 @@
 local P, call = KEYS[1], redis.call
 local key = P .. 'lock:' .. ARGV[1]
 local id = call('HGET', key, 'claim')
+-- So that a full node lets what follows pass: see `pass_when_full`.
+call('DEL', P .. 'room')
 if id then
   -- Until its holder has heard of it, however long its ttl is.
   local ms = math.max(tonumber(ARGV[3]), call('PTTL', key) + 10000)

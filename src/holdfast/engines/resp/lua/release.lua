@@ -74,6 +74,7 @@ end
 --@use sessions
 --@use events
 --@use line
+pass_when_full()
 local row, is_granted = find(lock, id)
 local reason = call('HGET', P .. 'gone:' .. session_id, id)
 if reason then

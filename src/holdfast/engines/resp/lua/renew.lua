@@ -9,6 +9,7 @@
 --@use events
 --@use line
 --@use death
+pass_when_full()
 local session = living(ARGV[1])
 if not session then
   return {'over'}
@@ -17,6 +18,9 @@ local key, ttl = P .. 'session:' .. ARGV[1], session[2]
 call('HSET', key, 'expires', text(now + ttl))
 call('ZADD', P .. 'sessions', text(now + ttl), ARGV[1])
 session[1] = now + ttl
+if clock_set_back then
+  end_in_time()
+end
 for _, mine in ipairs({key, P .. 'sessions', P .. 'gone:' .. ARGV[1], P .. 'waits:' .. ARGV[1]}) do
   touch(mine, keep_for(ttl))
 end

@@ -1,6 +1,8 @@
 -- Sessions: `session:<id>` has expires and ttl in ms, who it is, the secret that its notices are signed with, and
 -- `c:<claim id>` for each of its claims.
 local known_sessions = {}
+-- Whether a session was found that expires later than its ttl from now: the server's clock was set back.
+local clock_set_back = false
 -- expires, ttl, app, host, pid, secret
 local SESSION_FIELDS = 6
 
@@ -9,9 +11,15 @@ local function living(id)
   local found = known_sessions[id]
   if found == nil then
     found = call('HMGET', P .. 'session:' .. id, 'expires', 'ttl', 'app', 'host', 'pid', 'secret')
-    local expires = tonumber(found[1])
+    local expires, ttl = tonumber(found[1]), tonumber(found[2])
     if expires and expires > now then
-      found[1], found[2] = expires, tonumber(found[2])
+      if expires > now + ttl then
+        -- It would live on for as long as the clock needs to catch up, dead or not.
+        clock_set_back, expires = true, now + ttl
+        call('HSET', P .. 'session:' .. id, 'expires', text(expires))
+        call('ZADD', P .. 'sessions', text(expires), id)
+      end
+      found[1], found[2] = expires, ttl
     else
       found = false
     end

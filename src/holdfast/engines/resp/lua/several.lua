@@ -19,6 +19,9 @@ local number = now_us
 if ARGV[2] ~= '0' then
   -- As many numbers as may be needed, before any of them is given out.
   number = math.max((tonumber(call('GET', P .. 'last')) or 0) + 1, now_us)
+  if number + tonumber(ARGV[2]) > 9007199254740991 then
+    return {}
+  end
   call('SET', P .. 'last', string.format('%.0f', number + tonumber(ARGV[2]) - 1))
 end
 

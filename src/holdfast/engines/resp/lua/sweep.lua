@@ -7,5 +7,6 @@
 --@use events
 --@use line
 --@use death
+pass_when_full()
 local more, next_death = sweep(tonumber(ARGV[1]))
 return {'done', more, next_death}
