@@ -17,6 +17,10 @@ from holdfast.engines.etcd.engine import EtcdEngine
 from holdfast.verify.servers.etcd import EtcdCluster, EtcdServer
 
 
+OTHERS = ("fsync", "former leader")
+"""What depends on the disk and on the version of etcd."""
+
+
 def found(url: str) -> dict[str, Finding]:
     engine = EtcdEngine(urls.parse(url), "holdfast")
     return {finding.check: finding for finding in engine.check_up()}
@@ -50,6 +54,26 @@ def test_the_first_versions_of_3_5_are_a_danger(version: str, forgets: bool) -> 
     assert checkup._forgets(version) == forgets
 
 
+@pytest.mark.parametrize(
+    ("version", "revokes"),
+    [
+        ("3.3.27", True), ("3.4.23", True), ("3.4.30", True), ("3.4.31", False), ("3.4.37", False), ("3.5.0", True),
+        ("3.5.12", True), ("3.5.13", False), ("3.5.16", False), ("3.6.0", False),
+    ],
+)  # fmt: skip
+def test_versions_whose_former_leaders_end_live_leases_are_known(version: str, revokes: bool) -> None:
+    assert checkup._revokes(version) == revokes
+
+
+def test_only_a_cluster_is_warned_of_its_former_leaders(server: EtcdServer, cluster: EtcdCluster) -> None:
+    findings = found(cluster.url)
+    revokes = checkup._revokes(findings["version"].found)
+
+    assert "former leader" not in found(server.url)
+    assert ("former leader" in findings) == revokes
+    assert not revokes or "3.4.31, 3.5.13" in findings["former leader"].mend
+
+
 def test_a_url_that_names_one_of_three_members_is_told_so(cluster: EtcdCluster) -> None:
     finding = found(cluster.members[0].url)["endpoints"]
 
@@ -57,7 +81,7 @@ def test_a_url_that_names_one_of_three_members_is_told_so(cluster: EtcdCluster) 
 
 
 def test_a_member_that_is_missing_leaves_no_margin(cluster: EtcdCluster) -> None:
-    assert {finding.level for check, finding in found(cluster.url).items() if check != "fsync"} == {"good"}
+    assert {finding.level for check, finding in found(cluster.url).items() if check not in OTHERS} == {"good"}
     victim = cluster.followers()[0]
     victim.kill()
     try:

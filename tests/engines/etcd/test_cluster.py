@@ -219,8 +219,9 @@ def test_a_minority_grants_nothing_and_the_majority_goes_on(apart: Apart, who: s
             served[0].release()
 
 
-def test_a_watch_leaves_a_member_that_is_cut_off_from_its_peers(apart: Apart) -> None:
+def test_a_watch_leaves_a_member_that_is_cut_off_from_its_peers(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
     """The member goes on answering, but hears of nothing that happens."""
+    monkeypatch.setattr("holdfast.engines.etcd.watcher.ELSEWHERE", 3600.0)
     members: list[EtcdServer] = apart.cluster.members
     alone = members.index(apart.cluster.followers()[0])
     others = [number for number in range(3) if number != alone]

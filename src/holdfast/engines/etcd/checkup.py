@@ -70,6 +70,7 @@ def check_up(address: Address) -> list[Finding]:
             *_endpoints(seen, members),
             _leader(answered),
             _versions(answered),
+            *_former_leader(members, answered),
             _lease(port),
             *_fsync(answered),
             *_skew(answered),
@@ -206,6 +207,30 @@ def _versions(seen: list[Seen]) -> Finding:
     if len(versions) > 1:
         return Finding("version", "warning", ", ".join(versions), "Members of several versions.", "finish the upgrade")
     return Finding("version", "good", versions[0])
+
+
+def _former_leader(members: list[Any], seen: list[Seen]) -> list[Finding]:
+    """Whether a leader that was paused ends leases that its successor keeps. A single member has no successor."""
+    versions = sorted({each.status.version for each in seen})
+    if len(members) < 2 or not any(_revokes(version) for version in versions):
+        return []
+    return [
+        Finding(
+            "former leader",
+            "warning",
+            ", ".join(versions),
+            "A leader that stands still (a paused machine, a slow disk) until another one leads ends live leases when "
+            "it goes on (etcd's issue 15247): a lock can be granted to another client while its holder still counts "
+            "on it. Only a fence protects against that.",
+            "upgrade to 3.4.31, 3.5.13 or later",
+        )
+    ]
+
+
+def _revokes(version: str) -> bool:
+    """Whether it is a version in which a former leader's requests to end leases are carried out."""
+    parts = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return parts < (3, 4, 31) or (3, 5) <= parts < (3, 5, 13)
 
 
 def _forgets(version: str) -> bool:
