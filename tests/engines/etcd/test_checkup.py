@@ -16,7 +16,6 @@ from holdfast.engines.etcd import checkup
 from holdfast.engines.etcd.engine import EtcdEngine
 from holdfast.verify.servers.etcd import EtcdCluster, EtcdServer
 
-
 OTHERS = ("fsync", "former leader")
 """What depends on the disk and on the version of etcd."""
 

@@ -12,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast import EngineUnavailable, aio
+from holdfast.core.table.commands import WrongLimit
 from holdfast.core.urls import parse
 from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.address import parse_address
@@ -344,3 +345,29 @@ def test_a_result_that_etcd_has_no_room_for_ends_in_an_error() -> None:
                 locks.once("k").run(fill)
         finally:
             wire.close()
+
+
+def permit_of(locks: Any, limit: int) -> Claim:
+    claim = claim_of(locks, "k")
+    return replace(claim, owner=claim.id, kind=f"{locks._core.namespace}.semaphore", limit=limit)
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["held", "waited for"])
+def test_a_claim_with_another_limit_is_refused_and_refuses_nobody(
+    server: EtcdServer, connect: Connect, namespace: str, held: bool
+) -> None:
+    """It never comes into the queue, where it would be the reason to refuse all that come after it."""
+    holder, waiter, locks = connect(), connect(), connect()
+    first, second, wrong = permit_of(holder, 1), permit_of(waiter, 1), permit_of(locks, 2)
+    until = locks._core.io.now() + 5.0
+    assert isinstance(run(holder._core.verbs.enter(first, until)), Granted)
+    assert isinstance(run(waiter._core.verbs.enter(second, until)), Place)
+    if not held:
+        run(holder._core.verbs.release(first, until))
+    before = keys(server, namespace)
+    counted = count(locks)
+
+    assert run(locks._core.verbs.enter(wrong, until)) == WrongLimit(1)
+    assert keys(server, namespace) == before
+    assert counted.total() == 1
+    assert isinstance(run(holder._core.verbs.enter(permit_of(holder, 1), until)), Place)

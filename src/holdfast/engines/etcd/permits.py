@@ -16,6 +16,7 @@ from holdfast.engines.etcd.keys import Row, end_of, lease_of, new_record, read_r
 from holdfast.engines.etcd.ledger import Entry
 from holdfast.engines.etcd.wire import Answer
 from holdfast.model import Claim, Gone, Granted, Place, Refused
+from holdfast.runtime import clock
 
 if TYPE_CHECKING:
     from holdfast.engines.etcd.outcome import VerbCall
@@ -44,10 +45,11 @@ class Permits:
     def queue(self, claim: Claim) -> bytes:
         return f"{self._line(claim)}q/".encode()
 
-    def _same_limit(self, claim: Claim) -> list[Any]:
-        """No permit is in use under another limit."""
-        slots, mine = self.slots(claim), f"{self._line(claim)}p/{claim.limit:08}/".encode()
-        return [steps.empty(slots, mine), steps.empty(end_of(mine), end_of(slots))]
+    @staticmethod
+    def _same_limit(claim: Claim, start: bytes) -> list[Any]:
+        """No key that starts so belongs to another limit. Every claim compares this, so all keys have one limit."""
+        mine = b"%s%08d/" % (start, claim.limit)
+        return [steps.empty(start, mine), steps.empty(end_of(mine), end_of(start))]
 
     async def enter(self, claim: Claim, verb: VerbCall) -> Any:
         known = self.known
@@ -70,7 +72,7 @@ class Permits:
                 return self._took(entry, guess, answer.revision)
             second = answer.message.responses[0].response_txn
             if not second.succeeded:
-                return await self._entered_before(entry, second, verb)
+                return await self._entered_before(entry, answer, second, verb)
             permits, ahead = (steps.kvs(response) for response in second.responses[-2:])
             used = [read_row(known.keys, kv) for kv in permits]
             queued = [read_row(known.keys, kv) for kv in ahead if kv.key != entry.key]
@@ -81,14 +83,10 @@ class Permits:
             if claim.waits:
                 entry.created = answer.revision
                 entry.position = max(1, second.responses[-1].response_range.count)
-            other = next((row.record.claim.limit for row in used + queued if row.record.claim.limit != claim.limit), 0)
-            if other:
-                await known.withdraw(claim, False, verb)
-                return WrongLimit(other)
             free = self._free(claim, used)
             if claim.waits:
                 return await self._queued(entry, used, queued, answer.revision, verb)
-            if queued or free is None:
+            if queued or free is None or clock.now() >= verb.until:
                 await known.refused(entry, answer, verb)
                 blocker = (used or queued)[0].party(known.ledger.base)
                 return Refused(blocker)
@@ -105,14 +103,29 @@ class Permits:
         lease, slot = lease_of(claim.session), self.slot_key(claim, guess)
         queue = [steps.put(entry.key, entry.record.pack(), lease)] if claim.waits else []
         reads = [steps.get_all(self.slots(claim)), steps.latest(self.queue(claim), 2)]
+        in_use = self._same_limit(claim, self.slots(claim))
+        other = [
+            steps.get(entry.key),
+            steps.get(keys.tombstone(claim.id)),
+            steps.get_all(self.slots(claim), 1),
+            steps.get_all(self.queue(claim), 1),
+        ]
+        # A claim with another limit is refused in this step: in the queue it would refuse all that come after it.
+        fits = [*here, *in_use, *self._same_limit(claim, self.queue(claim))]
         return steps.step(
-            [*here, steps.empty(self.queue(claim)), steps.absent(slot), *self._same_limit(claim)],
+            [*here, steps.empty(self.queue(claim)), steps.absent(slot), *in_use],
             [steps.put(slot, entry.record.granted().pack(), lease)],
-            [steps.inner(here, [*queue, *reads], [steps.get(entry.key), steps.get(keys.tombstone(claim.id))])],
+            [steps.inner(fits, [*queue, *reads], other)],
             together=self._line(claim),
         )
 
-    async def _entered_before(self, entry: Entry, second: Any, verb: VerbCall) -> Any:
+    async def _entered_before(self, entry: Entry, answer: Answer, second: Any, verb: VerbCall) -> Any:
+        """It was withdrawn, its earlier try has arrived, or its limit is another one than that of the semaphore."""
+        rows = [read_row(self.known.keys, kv) for response in second.responses[2:] for kv in steps.kvs(response)]
+        limits = [row.record.claim.limit for row in rows if row.record.claim.limit != entry.claim.limit]
+        if limits and not any(steps.kvs(response) for response in second.responses[:2]):
+            await self.known.refused(entry, answer, verb)
+            return WrongLimit(limits[0])
         own = self.known.own(entry, second)
         if own is None:
             return Gone(WITHDRAWN)
@@ -178,7 +191,7 @@ class Permits:
             known.told(told)
             queued = [read_row(known.keys, kv) for kv in ahead]
             free = self._free(claim, used)
-            if queued or free is None:
+            if queued or free is None or clock.now() >= verb.until:
                 if entry.ahead and (not queued or entry.ahead != queued[0].key):
                     entry.position = max(1, entry.position - 1) if queued else 1
                 return self._behind(entry, used, queued, answer.revision)
@@ -194,7 +207,6 @@ class Permits:
                 steps.created_at(entry.key, entry.created),
                 steps.none_before(self.queue(claim), entry.created),
                 steps.absent(slot),
-                *self._same_limit(claim),
             ],
             [steps.delete(entry.key), steps.put(slot, record.pack(), lease_of(claim.session))],
             [

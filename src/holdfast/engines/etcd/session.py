@@ -149,7 +149,7 @@ class Known:
 
     def own(self, entry: Entry, second: Any) -> Any:
         """The claim's own key, if an earlier try of its enter has arrived; None if it was withdrawn before."""
-        own, tombstone = (steps.kvs(response) for response in second.responses)
+        own, tombstone = (steps.kvs(response) for response in second.responses[:2])
         if own and not tombstone and read_row(self.keys, own[0]).record.claim.id == entry.claim.id:
             return own[0]
         self.ledger.forget(entry.claim.id, retire=True)
