@@ -14,6 +14,7 @@ import holdfast
 from holdfast import EngineUnavailable, HoldfastError
 from holdfast.core import names
 from holdfast.engines.postgres import fast
+from holdfast.engines.postgres.commits import VerbCall
 from holdfast.engines.postgres.crowd import Crowd, Seat
 from holdfast.engines.postgres.schema import lock_class
 from holdfast.engines.postgres.sockets import ThreadTurns
@@ -41,9 +42,9 @@ class Scene:
         self.groups: list[list[Seat]] = []
         ask = PostgresTable._ask_for_places
 
-        async def noted(table: PostgresTable, seats: list[Seat], until: float) -> None:
+        async def noted(table: PostgresTable, seats: list[Seat], call: VerbCall) -> None:
             self.groups.append(seats)
-            await ask(table, seats, until)
+            await ask(table, seats, call)
 
         monkeypatch.setattr(PostgresTable, "_ask_for_places", noted)
         self.want("first")
@@ -139,10 +140,10 @@ def test_what_another_may_have_sent_for_it_leaves_the_outcome_open(
     """A place that nobody knows of would be granted in the end, to nobody."""
     ask = PostgresTable._ask_for_places
 
-    async def ask_unheard(table: PostgresTable, seats: list[Seat], until: float) -> None:
+    async def ask_unheard(table: PostgresTable, seats: list[Seat], call: VerbCall) -> None:
         if len(seats) == 1:
             raise EngineUnavailable(table.address, "it is out of reach", "not done")
-        await ask(table, seats, until)
+        await ask(table, seats, call)
         for seat in seats:
             seat.found = None
         raise WireLost("cut before the answer")

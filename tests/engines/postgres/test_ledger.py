@@ -16,6 +16,7 @@ from holdfast.core.table import commands as cmd
 from holdfast.core.table.rows import Session
 from holdfast.engines.engine import nobody
 from holdfast.engines.postgres.address import parse_address
+from holdfast.engines.postgres.commits import VerbCall
 from holdfast.engines.postgres.connections import Checked, Connections
 from holdfast.engines.postgres.ledger import Ledger
 from holdfast.engines.postgres.sockets import ThreadSockets
@@ -82,10 +83,10 @@ def test_a_grant_that_another_client_passed_on_need_not_be_asked_for(
     looks: list[cmd.Command] = []
     step = PostgresTable._step
 
-    async def counted(table: PostgresTable, command: cmd.Command, until: float) -> Any:
+    async def counted(table: PostgresTable, command: cmd.Command, call: VerbCall) -> Any:
         if isinstance(command, cmd.Look):
             looks.append(command)
-        return await step(table, command, until)
+        return await step(table, command, call)
 
     monkeypatch.setattr(PostgresTable, "_step", counted)
     clients = [connect(ttl=60), connect(ttl=60)]

@@ -24,6 +24,7 @@ from holdfast.engines.engine import nobody
 from holdfast.engines.postgres import crowd as postgres_crowd
 from holdfast.engines.postgres import step
 from holdfast.engines.postgres.address import parse_address
+from holdfast.engines.postgres.commits import VerbCall
 from holdfast.engines.postgres.connections import Checked, Connections
 from holdfast.engines.postgres.crowd import Seat
 from holdfast.engines.postgres.ledger import Ledger
@@ -94,9 +95,9 @@ class CountedTable(PostgresTable):
         self.shortcuts = shortcuts
 
     async def _fast(
-        self, command: cmd.Enter | cmd.Release, crowded: bool, until: float, seat: Seat | None = None
+        self, command: cmd.Enter | cmd.Release, crowded: bool, call: VerbCall, seat: Seat | None = None
     ) -> cmd.Reply | None:
-        reply = await super()._fast(command, crowded, until, seat)
+        reply = await super()._fast(command, crowded, call, seat)
         if reply is not None:
             self.shortcuts[f"{type(command).__name__}{' where it is crowded' if crowded else ''}"] += 1
         return reply

@@ -80,6 +80,9 @@ class Connections:
         self.channel: str | None = None
         """What the wire listens to; only a keeper's does, and it has one wire."""
         self.listening: Wire | None = None
+        self.missed = False
+        """Whether notices may have been lost: the wire listens anew, after another one was lost."""
+        self._listened = False
         self.closed = False
         self._lock = threading.Lock()
         self._place = 0
@@ -152,6 +155,8 @@ class Connections:
         except (SqlError, WireLost) as error:
             self._forget(wire)
             raise lost(self.address.shown, error, committing=False) from error
+        self.missed = self._listened
+        self._listened = True
         self.listening = wire
 
     async def _connect(self, until: float) -> Wire:

@@ -66,8 +66,8 @@ PASS_ON = Statement(
     " put AS (UPDATE claims c SET token = n.last, since = t.now, dies_at = t.now + c.max_hold FROM n, t"
     " WHERE c.id = (SELECT id FROM first) RETURNING c.id, c.session, c.token, c.max_hold)"
     " SELECT json_build_array(id, session, token, max_hold, CASE WHEN session <> ALL($6)"
-    " THEN pg_notify('holdfast_' || session, concat_ws(' ', 'granted', id, CASE WHEN max_hold IS NULL THEN token END))"
-    " IS NULL END) FROM put",
+    " THEN pg_notify((SELECT channel FROM sessions s WHERE s.id = put.session),"
+    " concat_ws(' ', 'granted', id, CASE WHEN max_hold IS NULL THEN token END)) IS NULL END) FROM put",
 )  # fmt: skip
 
 # Places at the end of a line, for owners that have nothing else: they can be part of no deadlock. $2 claim ids, $6

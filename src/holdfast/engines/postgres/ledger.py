@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import replace
 
+from holdfast.engines.postgres.commits import Commits
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
 
@@ -57,6 +59,9 @@ class Ledger:
     """All of it."""
 
     def __init__(self) -> None:
+        self.channel = f"holdfast_{secrets.token_hex(16)}"
+        """Where this client is notified. Any role may notify any channel, and a notice grants: so it is a secret."""
+        self.commits = Commits()
         self.own: set[str] = set()
         """Sessions of this client: they are told what happens to them without the server's help."""
         self.unflushed = Unflushed()

@@ -247,9 +247,10 @@ def _put_row(change: ch.PutRow, now: float) -> list[Asked]:
     return [(st.PUT_ROW, values)]
 
 
-def _put_session(change: ch.PutSession, now: float) -> list[Asked]:
+def put_session(change: ch.PutSession, channel: str) -> Asked:
+    """A session of this client, which is notified there."""
     s = change.session
-    return [(st.PUT_SESSION, (s.id, s.ttl, s.expires_at, clean(s.app), clean(s.host), s.pid))]
+    return st.PUT_SESSION, (s.id, s.ttl, s.expires_at, clean(s.app), clean(s.host), s.pid, channel)
 
 
 def _drop_session(change: ch.DropSession, now: float) -> list[Asked]:
@@ -270,7 +271,6 @@ def _put_letter(change: ch.PutLetter, now: float) -> list[Asked]:
 CHANGES: dict[type, Callable[[Any, float], list[Asked]]] = {
     ch.PutRow: _put_row,
     ch.DropRow: lambda change, now: [(st.DROP_ROW, (change.row.id,))],
-    ch.PutSession: _put_session,
     ch.DropSession: _drop_session,
     ch.PutCounter: lambda c, now: [(st.PUT_COUNTER, (c.bucket, c.last))],
     ch.PutTombstone: lambda c, now: [(st.PUT_TOMBSTONE, tuple(c.tombstone))],

@@ -15,6 +15,8 @@ CREATE TABLE counters (
 
 -- `ended` is what decides whether a session lives: whoever needs to know marks the expired ones first,
 -- under the row's lock, so that a heartbeat on its way and a judge of its death cannot both be right.
+-- `channel` is where the session is notified. Any role may notify any channel, so its name is a secret: who can read
+-- it can wake the session, and make it believe that a lock was granted.
 -- A dead session's row is kept for a while after its claims were removed (`buried_at`), for those of
 -- its claims that were on their way.
 CREATE TABLE sessions (
@@ -24,6 +26,7 @@ CREATE TABLE sessions (
   app        text    NOT NULL,
   host       text    NOT NULL,
   pid        integer NOT NULL,
+  channel    text    NOT NULL,
   ended      boolean NOT NULL DEFAULT false,
   buried_at  double precision
 ) WITH (fillfactor = 50);

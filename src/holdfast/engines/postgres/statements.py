@@ -242,6 +242,9 @@ END_SESSION = Statement(
     f"UPDATE sessions SET ended = true, expires_at = least(expires_at, {CLOCK}) WHERE id = $1 AND NOT ended",
 )  # fmt: skip
 
+# $1 session, $2 what happened and to which claim or watch. The channel's name never leaves the server.
+NOTIFY = Statement("hf_notify", "text, text", "SELECT pg_notify(channel, $2) FROM sessions WHERE id = $1")
+
 # Changes
 
 _ROW_TYPES = (
@@ -254,8 +257,8 @@ PUT_ROW = Statement(
 )  # fmt: skip
 DROP_ROW = Statement("hf_drop_row", "text", "DELETE FROM claims WHERE id = $1")
 PUT_SESSION = Statement(
-    "hf_put_session", "text, float8, float8, text, text, int",
-    "INSERT INTO sessions VALUES ($1, $2, $3, $4, $5, $6)"
+    "hf_put_session", "text, float8, float8, text, text, int, text",
+    "INSERT INTO sessions VALUES ($1, $2, $3, $4, $5, $6, $7)"
     " ON CONFLICT (id) DO UPDATE SET expires_at = $3 WHERE NOT sessions.ended",
 )  # fmt: skip
 DROP_TOMBSTONES = Statement("hf_drop_tombstones", "text", "DELETE FROM tombstones WHERE session = $1")

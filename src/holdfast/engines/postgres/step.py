@@ -23,7 +23,18 @@ from holdfast.core.table.machine import READS, begin
 from holdfast.core.table.rows import Row, Session
 from holdfast.core.table.step import Step
 from holdfast.engines.postgres import statements as st
-from holdfast.engines.postgres.rows import ANSWERS, CHANGES, QUESTIONS, Asked, crosses, row_or_none, some_row
+from holdfast.engines.postgres.commits import Commit
+from holdfast.engines.postgres.ledger import Ledger
+from holdfast.engines.postgres.rows import (
+    ANSWERS,
+    CHANGES,
+    QUESTIONS,
+    Asked,
+    crosses,
+    put_session,
+    row_or_none,
+    some_row,
+)
 from holdfast.engines.postgres.schema import LETTERS_LOCK, SWEEP_LOCK, WAIT_LOCK
 from holdfast.engines.postgres.wire import Statement, Wire, literal, prepared
 from holdfast.model import Claim
@@ -60,11 +71,6 @@ def planned_buckets(command: cm.Command) -> frozenset[int]:
         case cm.RaiseTokens() | cm.Subscribe():
             return ALL_BUCKETS
     return frozenset()
-
-
-def channel(session: str) -> str:
-    """Where a session is told that something happened to it."""
-    return f"holdfast_{session}"
 
 
 class Message:
@@ -106,19 +112,17 @@ class Attempt:
         command: cm.Command,
         buckets: Collection[int],
         lock_class: int,
-        own: Collection[str],
+        ledger: Ledger,
+        commit: Commit,
         crowded: bool = False,
     ) -> None:
         self.wire, self.command, self.buckets, self.lock_class = wire, command, buckets, lock_class
-        self.own = own
-        """Sessions of this process: they are told without the server's help."""
+        self.ledger, self.commit = ledger, commit
         self.crowded = crowded
         """Whether the claim will probably have to queue."""
         self.message = Message(wire)
         self.step: Step
         self.reads = type(command) in READS
-        self.committing = False
-        """Whether a commit may have reached the server."""
         self.flushed = True
         """Whether the commit waits until it is on disk, and everything before it too."""
         self.something_died = False
@@ -176,8 +180,9 @@ class Attempt:
         if isinstance(change, ch.DropSession | ch.DropWatch):
             # Whoever writes letters has this lock, and would write to a watch that is going.
             self._lock(LETTERS_LOCK)
-        if isinstance(self.command, cm.Close) and isinstance(change, ch.PutSession):
-            return []  # done before, in a transaction of its own
+        if isinstance(change, ch.PutSession):
+            # At the end of a session it was done before, in a transaction of its own.
+            return [] if isinstance(self.command, cm.Close) else [put_session(change, self.ledger.channel)]
         if isinstance(self.command, cm.Sweep) and isinstance(change, ch.DropCell):
             return [(st.DROP_DEAD_CELL, (change.kind, change.name, now))]
         return CHANGES[type(change)](change, now)
@@ -276,18 +281,18 @@ class Attempt:
 
     async def _commit(self, until: float) -> None:
         self._write_changes()
-        told: set[tuple[str, str]] = set()
-        for notice in self.step.notices:
-            target, text = channel(notice.session), f"{notice.what} {notice.subject}"
-            if notice.session not in self.own and (target, text) not in told:
-                told.add((target, text))
-                self.message.text(f"SELECT FROM pg_catalog.pg_notify('{target}',{literal(text)})")
+        told = {(each.session, f"{each.what} {each.subject}"): None for each in self.step.notices}
+        for session, text in told:
+            # Sessions of this client are told without the server's help.
+            if session not in self.ledger.own:
+                self.message.call(st.NOTIFY, (session, text))
         changes = self.step.changes
         if not self.step.notices and (_only_ends(changes) or _only_queues(changes)):
             self.flushed = False
             self.message.text("SET LOCAL synchronous_commit = off")
         self.message.text("COMMIT")
-        self.committing = bool(changes)
+        if changes:
+            self.commit.sending(self.wire)
         await self.message.send(until)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,18 +15,20 @@ from holdfast.core.table.changes import PutRow
 from holdfast.core.table.lines import UNKNOWN_CLAIM
 from holdfast.engines.postgres import fast
 from holdfast.engines.postgres import statements as st
+from holdfast.engines.postgres.commits import Commit, VerbCall
 from holdfast.engines.postgres.connections import Connections
 from holdfast.engines.postgres.crowd import Crowd, Seat
 from holdfast.engines.postgres.ledger import Ledger
 from holdfast.engines.postgres.schema import WAIT_LOCK, lock_class
-from holdfast.engines.postgres.step import SWEEP_AGAIN, Attempt, Message, NeedBuckets, channel, planned_buckets
+from holdfast.engines.postgres.step import SWEEP_AGAIN, Attempt, Message, NeedBuckets, planned_buckets
 from holdfast.engines.postgres.trouble import AGAIN, lost, unavailable
 from holdfast.engines.postgres.wire import SqlError, Wire, WireLost
 from holdfast.errors import EngineUnavailable
-from holdfast.model import Claim, Gone, Granted, Place
+from holdfast.model import MAX_TOKEN, Claim, Gone, Granted, Place
 from holdfast.runtime import clock
 
 MOST_CROWDED = 1000
+log = logging.getLogger("holdfast")
 
 
 class PostgresTable:
@@ -40,26 +43,38 @@ class PostgresTable:
         self.lock_class = lock_class(connections.address.schema)
 
     async def call(self, command: cm.Command, until: float) -> Any:
-        """Run a command; EngineUnavailable with its outcome if it could not be done in time."""
-        if self.unflushed.suspect:
-            await self.withdraw_again(until)
+        """Run a command; EngineUnavailable with its outcome if it could not be done in time.
+
+        The outcome is decided here, for all that the command sent: below, every failure is "not done".
+        """
+        call = VerbCall(until)
+        try:
+            if self.unflushed.suspect:
+                await self.withdraw_again(until)
+            return await self._run(command, call)
+        except EngineUnavailable as error:
+            if call.may_have_changed:
+                raise lost(self.address, error.problem, committing=True) from error
+            raise
+
+    async def _run(self, command: cm.Command, call: VerbCall) -> Any:
         match command:
             case cm.Open():
                 self.own.add(command.session.id)
-                self.connections.channel = channel(command.session.id)
-                return (await self._step(command, until))[0]
+                self.connections.channel = self.ledger.channel
+                return (await self._step(command, call))[0]
             case cm.Renew():
-                return await self._renew(command, until)
+                return await self._renew(command, call)
             case cm.Close():
-                return await self._close(command, until)
+                return await self._close(command, call)
             case cm.Sweep():
-                return await self._sweep(command, until)
+                return await self._sweep(command, call)
             case cm.Look():
-                return await self._look(command, until)
+                return await self._look(command, call)
             case cm.Enter() if command.claim.id in self.ledger.queued:
                 # A waiter that looks by itself, as each of a thousand does now and then: without a lock, unless it is
                 # the next. Then it may be that all who were before it have died.
-                standing = await self._look(cm.Look(command.claim), until)
+                standing = await self._look(cm.Look(command.claim), call)
                 if not isinstance(standing, Place) or standing.position > 1:
                     return standing
             case cm.Enter() | cm.Release():
@@ -67,51 +82,53 @@ class PostgresTable:
                 self.ledger.forget(claim.id)
                 crowded = (claim.kind, claim.name) in self.crowded
                 if crowded and isinstance(command, cm.Enter) and claim.waits and fast.fits(claim):
-                    return await self._enter_together(command, until)
+                    return await self._enter_together(command, call)
                 if fast.fits(claim) and (isinstance(command, cm.Release) or not crowded):
-                    reply = await self._fast(command, crowded, until)
+                    reply = await self._fast(command, crowded, call)
                     if reply is not None:
                         return reply
             case cm.Leave():
                 self.ledger.forget(command.claim.id)
-        return (await self._step(command, until))[0]
+        return (await self._step(command, call))[0]
 
     async def withdraw_again(self, until: float) -> None:
         """After a connection broke: make sure of the releases that may not have been on disk."""
         self.unflushed.suspect = False
         for claim in list(self.unflushed.claims.values()):
             try:
-                await self._step(cm.Leave(claim), until)
+                await self._step(cm.Leave(claim), VerbCall(until))
             except EngineUnavailable:
                 self.unflushed.suspect = True
                 raise
             self.unflushed.flushed([claim.id])
 
-    async def _enter_together(self, command: cm.Enter, until: float) -> cm.Reply:
+    async def _enter_together(self, command: cm.Enter, call: VerbCall) -> cm.Reply:
         """Enter with others who want a place in the same line. What one of them has sent leaves the outcome open."""
         seat = Seat(command.claim)
         try:
-            reply = await self._fast(command, True, until, seat)
-            return reply if reply is not None else (await self._step(command, until))[0]
-        except EngineUnavailable as error:
+            reply = await self._fast(command, True, call, seat)
+            return reply if reply is not None else (await self._step(command, call))[0]
+        except EngineUnavailable:
             # First this, so that nobody asks for it who has not said so yet.
             seat.over = True
-            if seat.asked and error.outcome == "not done":
-                raise lost(self.address, error.problem, committing=True) from error
+            call.may_have_changed = call.may_have_changed or seat.asked
             raise
 
     async def _fast(
-        self, command: cm.Enter | cm.Release, crowded: bool, until: float, seat: Seat | None = None
+        self, command: cm.Enter | cm.Release, crowded: bool, call: VerbCall, seat: Seat | None = None
     ) -> cm.Reply | None:
         """All in one round trip; None where something is in the way, and nothing was done."""
-        claim = command.claim
-        releases = isinstance(command, cm.Release)
         earlier = self.unflushed.snapshot()
         try:
             if seat is not None:
-                found = await self._queue(seat, until)
-            else:
-                sent, found = await self._take_shortcut(command, crowded, until)
+                found = await self._queue(seat, call)
+                return self._queued(seat.claim, found[0]) if found else None
+            with Commit(call, self.ledger.commits) as commit:
+                sent, found = await self._take_shortcut(command, crowded, call, commit)
+                if not found:
+                    commit.changed_nothing()
+                    return None
+                return self._took(command, crowded, sent, found[0], earlier)
         except SqlError as error:
             if error.state in AGAIN:
                 return None
@@ -119,54 +136,61 @@ class PostgresTable:
         except WireLost as error:
             self.unflushed.suspect = bool(self.unflushed.claims)
             if error.late:
-                raise lost(self.address, error, committing=True) from error
+                raise lost(self.address, error, committing=False) from error
             self.connections.drop_idle()
-            return await self._after_loss(command, until)
-        if not found:
-            return None
-        if crowded and not releases:
-            self.ledger.queued.add(claim.id)
-            place = fast.place(found[0])
-            crowd = self.crowded.get((claim.kind, claim.name))
-            if crowd is not None:
-                crowd.length = place.position
-            return place
-        if crowded:
+            return await self._after_loss(command, call)
+
+    def _queued(self, claim: Claim, found: list[Any]) -> Place:
+        """It has a place in line."""
+        self.ledger.queued.add(claim.id)
+        place = fast.place(found)
+        crowd = self.crowded.get((claim.kind, claim.name))
+        if crowd is not None:
+            crowd.length = place.position
+        return place
+
+    def _took(
+        self, command: cm.Enter | cm.Release, crowded: bool, sent: float, found: Any, earlier: list[str]
+    ) -> cm.Reply:
+        """A shortcut did it: what it found is a token, the claim that was released, or the one that is next."""
+        claim = command.claim
+        if isinstance(command, cm.Enter):
             self.unflushed.flushed(earlier)
-            crowd = self.crowded.get((claim.kind, claim.name))
-            if crowd is not None:
-                crowd.passed_on = clock.now()
-            id_, session, token, max_hold, _ = found[0]
-            if session in self.own:
-                self.ledger.passed_on.add(id_, Granted(token, None, max_hold), sent)
-                self.deliver(cm.Notice(session, id_, cm.GRANTED))
-            return cm.Done()
-        if releases:
+            return Granted(found, None, claim.max_hold)
+        if not crowded:
             self.unflushed.claims[claim.id] = claim
             return cm.Done()
         self.unflushed.flushed(earlier)
-        return Granted(found[0], None, claim.max_hold)
+        crowd = self.crowded.get((claim.kind, claim.name))
+        if crowd is not None:
+            crowd.passed_on = clock.now()
+        id_, session, token, max_hold, _ = found
+        if session in self.own:
+            self.ledger.passed_on.add(id_, Granted(token, None, max_hold), sent)
+            self.deliver(cm.Notice(session, id_, cm.GRANTED))
+        return cm.Done()
 
     async def _take_shortcut(
-        self, command: cm.Enter | cm.Release, crowded: bool, until: float
+        self, command: cm.Enter | cm.Release, crowded: bool, call: VerbCall, commit: Commit
     ) -> tuple[float, list[Any]]:
         """When it was sent, and what came of it."""
         claim = command.claim
-        wire = await self.connections.take(until)
-        sent = clock.now()
-        message = Message(wire)
         passes_on = crowded and isinstance(command, cm.Release)
-        # Statements of one message are one transaction. The locks come in one before, for what is seen after them.
         # An end does not have to be on disk before it is told: see `Attempt`.
         flushed = passes_on or isinstance(command, cm.Enter)
-        message.lock(self.lock_class, [names.bucket(claim.name)], *([] if flushed else [fast.NO_FLUSH]))
-        message.call(*(fast.pass_on(claim, self.own) if passes_on else fast.statement(command)))
+        wire = await self.connections.take(call.until)
         try:
-            return sent, await message.send(until)
+            message = Message(wire)
+            # Statements of one message are one transaction. The locks come in one before, for what is seen after them.
+            message.lock(self.lock_class, [names.bucket(claim.name)], *([] if flushed else [fast.NO_FLUSH]))
+            message.call(*(fast.pass_on(claim, self.own) if passes_on else fast.statement(command)))
+            commit.sending(wire)
+            sent = clock.now()
+            return sent, await message.send(call.until)
         finally:
-            await self._give_back(wire, until)
+            await self.give_back(wire, call.until)
 
-    async def _queue(self, seat: Seat, until: float) -> list[Any]:
+    async def _queue(self, seat: Seat, call: VerbCall) -> list[Any]:
         """Take a place in line, together with others of this process who want one in the same line."""
         sockets = self.connections.sockets
         crowd = self.crowded.get((seat.claim.kind, seat.claim.name)) or Crowd(sockets.turns(1))
@@ -175,119 +199,115 @@ class PostgresTable:
             left = crowd.courtesy()
             if left > 0:
                 await sockets.pause(left)
-            if not await crowd.door.take(until):
+            if not await crowd.door.take(call.until):
                 raise lost(self.address, "others were asking for places in line", committing=False)
             try:
                 if seat.found is None:
-                    await self._ask_for_places(crowd.take(seat), until)
+                    await self._ask_for_places(crowd.take(seat), call)
             finally:
                 crowd.door.give()
         finally:
             seat.over = True
         return seat.found or []
 
-    async def _ask_for_places(self, seats: list[Seat], until: float) -> None:
+    async def _ask_for_places(self, seats: list[Seat], call: VerbCall) -> None:
         """All in one round trip. Where it fails, the others ask again by themselves."""
-        wire = await self.connections.take(until)
-        message = Message(wire)
-        for seat in seats:
-            seat.asked = True
-        claims = [seat.claim for seat in seats if not seat.over]
-        # A place in line does not have to be on disk before it is told: see `Attempt`.
-        message.lock(self.lock_class, [names.bucket(claims[0].name), WAIT_LOCK], fast.NO_FLUSH)
-        message.call(*fast.queue(claims))
+        wire = await self.connections.take(call.until)
         try:
-            (places,) = await message.send(until)
+            message = Message(wire)
+            for seat in seats:
+                seat.asked = True
+            claims = [seat.claim for seat in seats if not seat.over]
+            # A place in line does not have to be on disk before it is told: see `Attempt`.
+            message.lock(self.lock_class, [names.bucket(claims[0].name), WAIT_LOCK], fast.NO_FLUSH)
+            message.call(*fast.queue(claims))
+            (places,) = await message.send(call.until)
         finally:
-            await self._give_back(wire, until)
+            await self.give_back(wire, call.until)
         found = {each[0]: each for each in places}
         for seat in seats:
             seat.found = [found[seat.claim.id]] if seat.claim.id in found else []
 
-    async def _after_loss(self, command: cm.Enter | cm.Release, until: float) -> cm.Reply:
+    async def _after_loss(self, command: cm.Enter | cm.Release, call: VerbCall) -> cm.Reply:
         """The connection broke, and it may have been done. An enter can be repeated; a release looks first."""
-        try:
-            if isinstance(command, cm.Release):
-                standing, _ = await self._step(cm.Look(command.claim), until)
-                if standing == Gone(UNKNOWN_CLAIM):
-                    return cm.Done()
-            return (await self._step(command, until))[0]
-        except EngineUnavailable as error:
-            # Whatever was not done now: the first time it may have been.
-            raise lost(self.address, error.problem, committing=True) from error
+        if isinstance(command, cm.Release):
+            standing, _ = await self._step(cm.Look(command.claim), call)
+            if standing == Gone(UNKNOWN_CLAIM):
+                return cm.Done()
+        return (await self._step(command, call))[0]
 
-    async def _renew(self, command: cm.Renew, until: float) -> cm.Reply:
+    async def _renew(self, command: cm.Renew, call: VerbCall) -> cm.Reply:
         """The heartbeat, and after it, apart from it, a little clearing up: it needs other locks."""
-        reply, attempt = await self._step(command, until)
+        reply, attempt = await self._step(command, call)
         if isinstance(reply, cm.Renewed) and attempt.something_died:
             try:
-                swept = await self._sweep(cm.Sweep(), until)
+                swept = await self._sweep(cm.Sweep(), call)
             except EngineUnavailable:
                 # The heartbeat counts all the same; somebody will clear up later.
                 return replace(reply, next_death=SWEEP_AGAIN)
             return replace(reply, next_death=0.0 if swept.more else swept.next_death)
         return reply
 
-    async def _close(self, command: cm.Close, until: float) -> cm.Reply:
+    async def _close(self, command: cm.Close, call: VerbCall) -> cm.Reply:
         """The end of a session is one change; removing what it leaves behind takes locks that come before its row."""
-        await self._step_alone(st.END_SESSION, (command.session,), until)
-        reply, _ = await self._step(command, until)
+        await self._step_alone(st.END_SESSION, (command.session,), call)
+        reply, _ = await self._step(command, call)
         if isinstance(reply, cm.Done) and not reply.more:
             self.own.discard(command.session)
         return reply
 
-    async def _sweep(self, command: cm.Sweep, until: float) -> cm.Done:
-        reply, attempt = await self._step(command, until)
+    async def _sweep(self, command: cm.Sweep, call: VerbCall) -> cm.Done:
+        reply, attempt = await self._step(command, call)
         assert isinstance(reply, cm.Done)
         if not attempt.step.changes and attempt.something_died:
             # Somebody else is at it. What died since they began is left for another look.
             return replace(reply, next_death=SWEEP_AGAIN)
         return reply
 
-    async def _step(self, command: cm.Command, until: float) -> tuple[cm.Reply, Attempt]:
+    async def _step(self, command: cm.Command, call: VerbCall) -> tuple[cm.Reply, Attempt]:
         buckets = planned_buckets(command)
         crowded = isinstance(command, cm.Enter) and (command.claim.kind, command.claim.name) in self.crowded
         pauses = full_jitter(0.002, 0.25, random.uniform)
+        until = call.until
         fresh = False
         while True:
-            wire = await self.connections.take(until)
-            fresh = fresh or not wire.prepared
-            attempt = Attempt(wire, command, buckets, self.lock_class, self.own, crowded)
             earlier = self.unflushed.snapshot()
-            sent = clock.now()
+            commit = Commit(call, self.ledger.commits)
             try:
-                reply = await attempt.run(until)
+                with commit:
+                    wire = await self.connections.take(until)
+                    fresh = fresh or not wire.prepared
+                    attempt = Attempt(wire, command, buckets, self.lock_class, self.ledger, commit, crowded)
+                    sent = clock.now()
+                    try:
+                        reply = await attempt.run(until)
+                    finally:
+                        await self.give_back(wire, until)
+                    self._remember(attempt, earlier)
+                    if isinstance(command, cm.Enter):
+                        self._notice_crowd(command.claim, reply)
+                    self._pass_on(attempt, sent)
+                return reply, attempt
             except NeedBuckets as more:
                 buckets |= more.buckets
                 crowded = False
-                continue
             except SqlError as error:
                 if error.state not in AGAIN or clock.now() >= until:
                     raise unavailable(self.address, error) from error
-                await self._undo(wire, until)
                 await self.connections.sockets.pause(min(next(pauses), max(0.0, until - clock.now())))
-                continue
             except WireLost as error:
                 self.unflushed.suspect = bool(self.unflushed.claims)
-                if attempt.committing or fresh or error.late:
-                    raise lost(self.address, error, attempt.committing) from error
+                if commit.sent or fresh or error.late:
+                    raise lost(self.address, error, committing=False) from error
                 # It had died while nobody used it, and nothing was done: once more, on a new one.
                 self.connections.drop_idle()
                 fresh = True
-                continue
-            finally:
-                await self._give_back(wire, until)
-            self._remember(attempt, earlier)
-            if isinstance(command, cm.Enter):
-                self._notice_crowd(command.claim, reply)
-            self._pass_on(attempt, sent)
-            return reply, attempt
 
-    async def _look(self, command: cm.Look, until: float) -> cm.Reply:
+    async def _look(self, command: cm.Look, call: VerbCall) -> cm.Reply:
         id_ = command.claim.id
         standing: cm.Reply | None = self.ledger.passed_on.take(id_)
         if standing is None:
-            standing, _ = await self._step(command, until)
+            standing, _ = await self._step(command, call)
         if not isinstance(standing, Place):
             self.ledger.queued.discard(id_)
         return standing
@@ -321,33 +341,38 @@ class PostgresTable:
         if not attempt.flushed:
             if isinstance(command, cm.Release | cm.Leave):
                 self.unflushed.claims[command.claim.id] = command.claim
-        elif attempt.committing and earlier:
+        elif attempt.commit.sent and earlier:
             self.unflushed.flushed(earlier)
 
-    async def _step_alone(self, statement: Any, values: tuple[Any, ...], until: float) -> None:
+    async def _step_alone(self, statement: Any, values: tuple[Any, ...], call: VerbCall) -> None:
         """One statement that is a transaction by itself, and harmless to repeat."""
         pauses = full_jitter(0.002, 0.25, random.uniform)
+        until = call.until
         fresh = False
         while True:
-            wire = await self.connections.take(until)
-            message = Message(wire)
-            message.call(statement, values)
             try:
-                await message.send(until)
+                with Commit(call, self.ledger.commits) as commit:
+                    wire = await self.connections.take(until)
+                    try:
+                        message = Message(wire)
+                        message.call(statement, values)
+                        commit.sending(wire)
+                        await message.send(until)
+                    finally:
+                        await self.give_back(wire, until)
                 return
             except SqlError as error:
                 if error.state not in AGAIN or clock.now() >= until:
                     raise unavailable(self.address, error) from error
             except WireLost as error:
                 if fresh or error.late:
-                    raise lost(self.address, error, committing=True) from error
+                    raise lost(self.address, error, committing=False) from error
                 self.connections.drop_idle()
                 fresh = True
-            finally:
-                await self._give_back(wire, until)
             await self.connections.sockets.pause(min(next(pauses), max(0.0, until - clock.now())))
 
-    async def _give_back(self, wire: Wire, until: float) -> None:
+    async def give_back(self, wire: Wire, until: float) -> None:
+        """Hear what arrived on a wire, end what is open on it, and give it back."""
         try:
             if wire.alive:
                 for target, text in wire.arrived():
@@ -367,10 +392,15 @@ class PostgresTable:
         except (SqlError, WireLost):
             wire.close()
 
-    def hear(self, target: str, text: str) -> None:
-        """Take what the server sent unasked."""
-        what, subject, *token = text.split(" ")
-        if token and subject in self.ledger.queued:
+    def hear(self, channel: str, text: str) -> None:
+        """Take what the server sent unasked. Only this client's own channel is a secret, and believed."""
+        what, _, rest = text.partition(" ")
+        subject, _, token = rest.partition(" ")
+        known = channel == self.ledger.channel and what in (cm.GRANTED, cm.GONE, cm.LETTER) and subject
+        if not known or (token and not (token.isdecimal() and int(token) <= MAX_TOKEN)):
+            log.warning("%s: a notice that means nothing was ignored: %.200r", self.address, text)
+            return
+        if token and what == cm.GRANTED and subject in self.ledger.queued:
             # It comes after the commit, and the deadline is the session's: there is nothing to ask.
-            self.ledger.passed_on.add(subject, Granted(int(token[0])), clock.now())
-        self.deliver(cm.Notice(target.removeprefix("holdfast_"), subject, what))
+            self.ledger.passed_on.add(subject, Granted(int(token)), clock.now())
+        self.deliver(cm.Notice(subject.partition("-")[0], subject, what))
