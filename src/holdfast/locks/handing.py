@@ -11,7 +11,7 @@ from holdfast.core.table.commands import Deadlocked, SessionOver
 from holdfast.errors import Deadlock, InvalidRequest, LockLost, NotHeld
 from holdfast.locks.ability import need_hand_over
 from holdfast.locks.acquire import keep
-from holdfast.locks.client import Client
+from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Hold
 from holdfast.locks.owner import current_owner
 from holdfast.model import Claim, Gone, Granted
@@ -67,8 +67,10 @@ async def adopt(client: Client, text: str, taken: list[Hold]) -> None:
     need_hand_over(client)
     limit = flags.lstrip("xst")
     owner, thread = current_owner(client.io.task())
+    # One deadline for all of it, whatever the engine is slow with.
+    by = client.until()
     while True:
-        session = await client.live_session()
+        session = await client.live_session(by)
         claim = Claim(
             f"{session.id}-{next(session.numbers)}", session.id, f"{session.id}/{owner}", kind, name,
             "exclusive" if flags[0] == "x" else "shared", "t" in flags, int(limit or 0),
@@ -76,7 +78,7 @@ async def adopt(client: Client, text: str, taken: list[Hold]) -> None:
         )  # fmt: skip
         sent = client.io.now()
         try:
-            reply = await client.verbs.adopt(claim, source, digest(secret), client.until())
+            reply = await client.verbs.adopt(claim, source, digest(secret), by)
             hold = keep(client, session, claim, reply, sent) if isinstance(reply, Granted) else None
             if hold is not None:
                 taken.append(hold)
@@ -84,7 +86,7 @@ async def adopt(client: Client, text: str, taken: list[Hold]) -> None:
         except BaseException:
             # An interrupt can come at any line, also at one where the hold is kept already.
             session.forget(claim.id)
-            await client.io.shielded(client.withdraw(claim, True))
+            await client.io.shielded(client.withdraw(claim, True, by + GRACE))
             raise
         if isinstance(reply, SessionOver):
             client.session_ended(session, reply)

@@ -15,13 +15,14 @@ import base64
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from types import EllipsisType
 from typing import Any
 
 from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, RecordedFailure, StaleToken
-from holdfast.locks.acquire import acquire
+from holdfast.locks.acquire import acquire, answer_by
 from holdfast.locks.cell import CellFront, Pauses, decode, encode
-from holdfast.locks.client import Client
+from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Hold
 from holdfast.locks.several import let_go
 from holdfast.locks.spec import Spec, check_keep
@@ -87,47 +88,59 @@ class OnceFront:
         self.client, self.spec, self.failures = client, spec, failures
         self.cell = CellFront(client, "once", spec.name, keep)
 
-    async def look(self) -> tuple[Record, int]:
+    async def look(self, by: float = inf) -> tuple[Record, int]:
         """What is recorded, and the cell's version."""
-        value, version = await self.cell.get()
+        value, version = await self.cell.get(by)
         return read(value), version
 
     async def run(
         self, work: Callable[[Any], Any], under: Under, wait: float | None, keep: float | EllipsisType | None
     ) -> Any:
-        """The recorded result, worked out here if nobody has done so; NotAcquired if others take longer than `wait`."""
+        """The recorded result, worked out here if nobody has done so; NotAcquired if others take longer than `wait`.
+
+        One deadline limits every request before the work, and another one those after it.
+        """
         if not callable(work):
             raise InvalidRequest("work", work, "a function that gets the grant and returns the result")
         kept_for = self.cell.keep if isinstance(keep, EllipsisType) else check_keep(keep)
         io = self.client.io
         until = None if wait is None else io.now() + wait
-        record, _ = await self.look()
+        by = answer_by(until)
+        record, _ = await self.look(by)
         while not record.done:
             taken: list[Hold] = []
             try:
                 left = None if until is None else max(0.0, until - io.now())
                 hold = await acquire(self.client, self.spec, left, taken)
-                record, version = await self.look()
+                record, version = await self.look(by)
                 if record.done:
                     break
                 if record.by < hold.token:
-                    record = await self.take_turn(hold, version, work, under, kept_for)
+                    marked = await self.mark(hold, version, by)
+                    if marked is not None:
+                        try:
+                            record = await self.take_turn(hold, marked, work, under, kept_for)
+                        finally:
+                            by = max(by, io.now() + GRACE)
                 elif hold.valid:
                     # Nobody can have a higher token while this one is held: the engine's tokens went back.
                     raise StaleToken(self.spec.name, hold.token, record.by)
                 # Otherwise it was lost before it could look, and somebody else works: stand in line again.
             finally:
-                await io.shielded(let_go(self.client, taken))
+                await io.shielded(let_go(self.client, taken, by))
         return record.outcome(self.spec.name)
+
+    async def mark(self, hold: Hold, version: int, by: float) -> int | None:
+        """Write that this holder works now: the mark's version; None if another turn came meanwhile."""
+        try:
+            return await self.cell.write(Record(hold.token).encoded(), version, KEEP_MARK, by)
+        except Conflict:
+            return None
 
     async def take_turn(
         self, hold: Hold, version: int, work: Callable[[Any], Any], under: Under, keep: float | None
     ) -> Record:
-        """Work, and record what came of it; an empty record if somebody else's turn came meanwhile."""
-        try:
-            version = await self.cell.write(Record(hold.token).encoded(), version, KEEP_MARK)
-        except Conflict:
-            return Record()
+        """Work, and record what came of it; an empty record if another turn came meanwhile."""
         cause: BaseException | None = None
         try:
             record = Record(hold.token, True, await under(hold, work))
@@ -171,7 +184,7 @@ class OnceFront:
     async def withdraw(self, version: int) -> None:
         """Take back the mark of a turn that recorded nothing. One that stays keeps nobody from working."""
         with suppress(Conflict, EngineUnavailable):
-            await self.cell.delete(version)
+            await self.cell.write(None, version, None, self.client.io.now() + GRACE)
 
     async def forget(self) -> bool:
         """Forget what is recorded, so that the next one to ask works again; work that is under way is left alone."""

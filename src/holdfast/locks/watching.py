@@ -79,16 +79,18 @@ class Watching:
     async def __aenter__(self) -> Watching:
         try:
             await self.begin()
-        except BaseException:
+        except BaseException as error:
             if hasattr(self, "session"):
-                await self.__aexit__()
+                await self.__aexit__(type(error), error)
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         self.client.wakeups.forget(self.id)
         if not self.client.closed and self.session.over is None:
-            until = max(self.until(), self.client.io.now() + LAST_MOMENT)
+            # An engine that has just failed to answer is not waited for as long again.
+            left = 0.0 if isinstance(error, EngineUnavailable) else self.until() - self.client.io.now()
+            until = self.client.io.now() + max(left, LAST_MOMENT)
             unwatch = self.client.verbs.unwatch(self.session.id, self.id, until)
             # What cannot be ended now ends with the session, and collects no more than so many letters until then.
             with suppress(EngineUnavailable):
