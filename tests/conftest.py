@@ -7,7 +7,9 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+import hypothesis
 import pytest
+from hypothesis import strategies
 
 from holdfast.verify.servers.postgres import PostgresServer
 from tests import prepared
@@ -72,6 +74,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Let one worker run the tests that share a server, which is started once then."""
     # Look for garbage again, but not among the tests themselves, which are there until the end.
     gc.enable()
+    # Before: Hypothesis asks who refers to its random numbers, and since Python 3.14 none would be seen that is frozen.
+    hypothesis.find(strategies.none(), lambda _: True, settings=hypothesis.settings(database=None))
     gc.freeze()
     return run(session, _group)
 

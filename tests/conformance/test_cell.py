@@ -162,6 +162,23 @@ async def test_what_cannot_even_be_shown_is_refused(locks: Front) -> None:
 
 
 @needs("cells")
+@pytest.mark.one_recipe
+async def test_a_value_is_nested_as_deeply_as_every_python_can_read(locks: Front) -> None:
+    def nested(depth: int) -> Any:
+        value: Any = '"[' * 600
+        for _ in range(depth // 2):
+            value = [{"[": value}]
+        return value
+
+    await locks.cell("c").set(nested(500))
+    assert (await locks.cell("c").get())[0] == nested(500)
+    wide: list[Any] = [[]] * 2_000
+    await locks.cell("c").set(wide)
+    with pytest.raises(InvalidRequest, match="nested more than 500 times"):
+        await locks.cell("c").set(nested(502))
+
+
+@needs("cells")
 async def test_a_change_that_is_a_coroutine_is_refused(locks: Front) -> None:
     async def change(value: Any) -> Any:
         return value

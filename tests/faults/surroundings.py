@@ -23,7 +23,7 @@ def seen() -> dict[str, Any]:
         "folder": os.getcwd(),
         "environment": dict(os.environ),
         "umask": mask,
-        "files": [number for number in range(64) if os.path.exists(f"/proc/self/fd/{number}")],
+        "files": [number for number in range(64) if is_open(number)],
         "signals": {str(number): str(signal.getsignal(number)) for number in signal.valid_signals()},
         "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
         "threads": len(threading.enumerate()),
@@ -34,6 +34,14 @@ def seen() -> dict[str, Any]:
         "streams": [[s.encoding, s.errors, s.line_buffering, s.write_through, s.name] for s in streams()],
         "read": sys.stdin.read(),
     }
+
+
+def is_open(number: int) -> bool:
+    """Whether there is an open file of this number. The one that libffi keeps of its own library does not count."""
+    try:
+        return "/libffi.so" not in os.readlink(f"/proc/self/fd/{number}")
+    except FileNotFoundError:
+        return False
 
 
 def streams() -> list[Any]:

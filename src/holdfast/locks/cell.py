@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from inspect import iscoroutinefunction
 from math import inf
@@ -19,6 +20,9 @@ from holdfast.locks.watching import End, Watching
 from holdfast.model import MAX_TOKEN
 
 MOST_BYTES = 65_536
+DEEPEST = 500
+"""How many lists and objects of a value may be inside each other."""
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]')
 RETRIES = 100
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
 TRIES_A_PAUSE = 4
@@ -34,12 +38,30 @@ def encode(value: Value) -> bytes:
         kept = b"b" + value
     else:
         try:
-            kept = b"j" + json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+            text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+            if too_deep(text):
+                raise ValueError(f"it is nested more than {DEEPEST} times")
+            kept = b"j" + text.encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequest("value", value, f"a cell holds bytes or what JSON can carry ({error})") from error
     if len(kept) > MOST_BYTES + 1:
         raise InvalidRequest("value", f"{len(kept) - 1} bytes", f"a cell holds at most {MOST_BYTES} bytes")
     return kept
+
+
+def too_deep(text: str) -> bool:
+    """Whether JSON is nested so deeply that not every Python can read it: some write more than others read."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return False
+    depth = 0
+    for token in _TOKENS.findall(text):
+        if token in "[{":
+            depth += 1
+            if depth > DEEPEST:
+                return True
+        elif token in "]}":
+            depth -= 1
+    return False
 
 
 def decode(kept: bytes | None) -> Value:

@@ -211,6 +211,8 @@ def test_a_minority_grants_nothing_and_the_majority_goes_on(apart: Apart, who: s
             rival.lock("other").acquire().release()
 
             apart.network.heal()
+            # A member of etcd 3.5 takes seconds to find the others again: longer than a session is waited for.
+            wait_until(members[alone].healthy, 40.0, "the healed one having a leader")
             late, served = background(lambda: cut_off.lock("k").acquire(wait=40.0))
             wait_until(lambda: len(rival.inspect("k").waiters) == 1, 40.0, "the healed one standing in line")
             theirs.release()

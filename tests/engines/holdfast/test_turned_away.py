@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,9 @@ async def test_what_the_server_has_closed_while_the_loop_was_busy_takes_no_reque
             closed = server.log.read_text().count("connection closed")
             # The loop does not turn meanwhile.
             wait_until(lambda: server.log.read_text().count("connection closed") > closed, 20.0, "it is closed")
+            # The server logs that before its socket is closed.
+            io: Any = locks._core.verbs.io
+            wait_until(lambda: io.port.link.is_left, 20.0, "the end of the connection arriving here")
 
             await cell.set(b"second")
 

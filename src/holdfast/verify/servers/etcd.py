@@ -80,6 +80,13 @@ class EtcdServer(Server):
         return False
 
     @property
+    def version(self) -> tuple[int, ...]:
+        """What it says that it is: (3, 5, 16)."""
+        with urllib.request.urlopen(f"http://{self.endpoint}/version", timeout=5.0) as reply:
+            told: str = json.load(reply)["etcdserver"]
+        return tuple(int(part) for part in told.partition("-")[0].split("."))
+
+    @property
     def leads(self) -> bool:
         """Whether it says of itself that it leads; False too if it says nothing."""
         if not self.running:
