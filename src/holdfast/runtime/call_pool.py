@@ -69,6 +69,17 @@ class CallPool(Generic[T]):
             if item is not None:
                 return item
 
+    def take_idle(self, wanted: Callable[[T], bool]) -> PoolItem[T] | None:
+        """Borrow an item that is not lent and whose value is wanted; None if there is none now."""
+        call = running_call()
+        with self._lock:
+            for item in self.items:
+                if not item.taken and item.value is not None and wanted(item.value):
+                    item.call = call
+                    item.taken = True
+                    return item
+        return None
+
     def give(self, item: PoolItem[T]) -> None:
         """Take an item back, with the value that it carries now."""
         item.call = None

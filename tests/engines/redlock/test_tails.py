@@ -220,7 +220,7 @@ def test_whoever_only_gives_back_takes_answers_too(nodes: Nodes, caller: Caller)
     for number in range(200):
         caller.enter(number, f"k{number}")
     numbers = iter(range(200))
-    connections = caller.verbs.io.port._idle[0].connections  # type: ignore[attr-defined]
+    connections = caller.verbs.io.port._teams.items[0].value.connections  # type: ignore[attr-defined]
 
     def few_are_behind_after_the_next() -> bool:
         number = next(numbers)

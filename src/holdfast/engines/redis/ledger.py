@@ -11,7 +11,8 @@ class Ledger:
     """The claims of one client's session, from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """Reentrant: a signal handler that gives something back may have come upon its thread in here."""
         self.begin()
 
     def begin(self) -> None:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from holdfast.runtime import clock
+from holdfast.runtime.blocking import ThreadSignal
 
 
 class Bell:
     """A flag that any thread sets, and the times at which those who wait for a lock try again.
 
     Nobody tells a Redlock client that a lock is free, so waiters poll; the keeper's one thread
-    wakes each of them when its time has come.
+    wakes each of them when its time has come. A caller that is interrupted here leaves no lock
+    behind for which the keeper would wait.
     """
 
     def __init__(self, wake: Callable[[str], None]) -> None:
         self._wake = wake
-        self._changed = threading.Condition()
+        self._changed = ThreadSignal()
         self._flag = False
         self._due: dict[str, float] = {}
 
     def set(self) -> None:
-        with self._changed:
-            self._flag = True
-            self._changed.notify_all()
+        self._flag = True
+        self._changed.set()
 
     def clear(self) -> None:
         self._flag = False
@@ -34,9 +34,8 @@ class Bell:
 
     def try_at(self, claim_id: str, due: float) -> None:
         """Wake the waiter with this claim then."""
-        with self._changed:
-            self._due[claim_id] = due
-            self._changed.notify_all()
+        self._due[claim_id] = due
+        self._changed.set()
 
     def forget(self, claim_id: str) -> None:
         """It waits no longer."""
@@ -46,18 +45,18 @@ class Bell:
         """Until the bell is rung or the time is over."""
         until = None if timeout is None else clock.now() + timeout
         while True:
-            with self._changed:
-                now = clock.now()
-                ready = [claim_id for claim_id, due in self._due.items() if due <= now]
-                for claim_id in ready:
-                    del self._due[claim_id]
-                if not ready:
-                    if self._flag:
-                        return True
-                    ends = [*self._due.values(), *([] if until is None else [until])]
-                    left = min(ends) - now if ends else None
-                    if until is not None and now >= until:
-                        return False
-                    self._changed.wait(left)
+            self._changed.clear()
+            now = clock.now()
+            times = self._due.copy()
+            ready = [claim_id for claim_id, due in times.items() if due <= now]
+            for claim_id in ready:
+                self._due.pop(claim_id, None)
+            if not ready:
+                if self._flag:
+                    return True
+                if until is not None and now >= until:
+                    return False
+                ends = [*times.values(), *([] if until is None else [until])]
+                self._changed.wait(min(ends) - now if ends else None)
             for claim_id in ready:
                 self._wake(claim_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from holdfast.engines.redlock.tail import Tail
 from holdfast.engines.resp.blocking import IDLE, TICK, Connection
 from holdfast.engines.resp.wire import AnyRequest, Lost
 from holdfast.runtime import clock
+from holdfast.runtime.call_pool import CallPool, PoolItem
 
 UNDER_WAY = NoAnswer("its answer is still to come", True)
 MOST_BEHIND = 8
@@ -259,67 +259,67 @@ class NodesPort:
         self._start()
 
     def _start(self) -> None:
-        self._idle: list[Team] = []
-        self._busy: set[Team] = set()
-        self._free = threading.Semaphore(self.most)
+        self._teams: CallPool[Team] = CallPool(self.most, Team.close)
         self._closed = False
 
     def call(self, request: Round, until: float) -> Answers:
-        if not self._free.acquire(timeout=max(0.0, until - clock.now())):
+        item = self._teams.take(until)
+        if item is None:
             return [NoAnswer("every connection is busy", False)] * len(self.routes)
         try:
-            try:
-                team = self._idle.pop()
-            except IndexError:
-                team = Team(self.routes, self.rests)
-            try:
-                self._busy.add(team)
-                answers = team.ask(request, until, len(self._busy) == 1)
-            except BaseException:
-                # An interrupt in the middle: what comes back now is not for the next one who asks.
-                team.close()
-                raise
-            finally:
-                self._busy.discard(team)
-            self._put_back(team)
-            return answers
-        finally:
-            self._free.release()
+            team = item.value
+            if team is None:
+                team = item.value = Team(self.routes, self.rests)
+            answers = team.ask(request, until, self._teams.in_use() == 1)
+        except BaseException:
+            # An interrupt in the middle: what comes back now is not for the next one who asks.
+            self._drop(item)
+            raise
+        self._give(item)
+        return answers
 
-    def _put_back(self, team: Team) -> None:
-        if self._closed:
-            self._end(team)
+    def _give(self, item: PoolItem[Team]) -> None:
+        """Take a team back that works. One with answers that nobody has read is settled before it is closed."""
+        if self._closed and item.value is not None:
+            # A connection with unread answers is reset, and a node might not read a release.
+            item.value.settle(wait=True)
+            self._drop(item)
         else:
-            self._idle.append(team)
+            self._teams.give(item)
 
-    def _end(self, team: Team) -> None:
-        """Close it. A connection with answers that nobody has read is reset, and a node might not read a release."""
-        team.settle(wait=True)
-        team.close()
+    def _drop(self, item: PoolItem[Team]) -> None:
+        """Take a team back that must not be used again."""
+        team, item.value = item.value, None
+        if team is not None:
+            team.close()
+        self._teams.give(item)
 
     def settle(self, wait: bool) -> None:
         """Take the answers that callers went on without, on connections that nobody uses now."""
-        for team in [team for team in list(self._idle) if team.behind]:
+        seen: set[Team] = set()
+        while True:
+            # Those in use take them by themselves.
+            item = self._teams.take_idle(lambda team: team.behind and team not in seen)
+            if item is None:
+                return
             try:
-                self._idle.remove(team)
-            except ValueError:
-                # Somebody uses it now, and takes them.
-                continue
-            try:
-                team.settle(wait)
+                assert item.value is not None
+                seen.add(item.value)
+                item.value.settle(wait)
             except BaseException:
-                team.close()
+                self._drop(item)
                 raise
-            self._put_back(team)
+            self._give(item)
 
     def close(self) -> None:
         self._closed = True
-        while self._idle:
-            self._end(self._idle.pop())
+        for team in self._teams.idle_values():
+            team.settle(wait=True)
+            team.close()
 
     def abandon(self) -> None:
         """This process is a fork. Closing a socket here says nothing: the parent has it too."""
-        teams = self._idle
+        teams = self._teams
         self._start()
-        for team in teams:
+        for team in teams.idle_values():
             team.close()

@@ -7,7 +7,6 @@ import select
 import socket
 import ssl
 import struct
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from hiredis import ProtocolError, Reader, ReplyError
 from holdfast.engines.resp.wire import WRONG_SERVER, Address, AnyRequest, Login, Lost, redirection, refused
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
+from holdfast.runtime.call_pool import CallPool, PoolItem
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.route import Route
@@ -196,102 +196,72 @@ class Connection:
 
 
 class Pool:
-    """A few connections, last used first. A thousand threads that wait for locks share them."""
+    """A few connections, each borrowed by one call at a time. A thousand threads that wait for locks share them."""
 
     def __init__(self, route: Route, most: int) -> None:
         self.route = route
-        self._idle: list[Connection] = []
-        self._most = self._more = most
-        """How many connections there may be, and how many may still be made."""
-        self._changed = threading.Condition()
-        self._waiting = 0
+        self._items: CallPool[Connection] = CallPool(most, Connection.close)
         self._closed = False
 
-    def take(self, until: float) -> Connection:
-        """A connection that seems to work; Lost if there is none in time, and then nothing was sent."""
-        while True:
-            try:
-                # A list's pop is one step: no lock is needed on the way that is taken nearly always.
-                connection = self._idle.pop()
-            except IndexError:
-                connection_or_none = self._wait(until)
-                if connection_or_none is None:
-                    return self._connect(until)
-                connection = connection_or_none
-            if clock.now() - connection.used < IDLE or not connection.closed_by_server():
-                return connection
-            self.drop(connection)
+    def take(self, until: float) -> PoolItem[Connection]:
+        """Borrow a connection that seems to work; Lost if there is none in time, and then nothing was sent."""
+        item = self._items.take(until)
+        if item is None:
+            raise Lost("every connection is busy", sent=False)
+        try:
+            connection = item.value
+            if connection is not None and clock.now() - connection.used >= IDLE and connection.closed_by_server():
+                item.value = None
+                connection.close()
+            if item.value is None:
+                item.value = self._connect(until)
+        except BaseException:
+            self._items.give(item)
+            raise
+        return item
 
     def in_use(self) -> int:
-        """How many connections somebody has taken now."""
-        return self._most - self._more - len(self._idle)
-
-    def _wait(self, until: float) -> Connection | None:
-        """Wait for a connection that somebody gives back; None for leave to make another one."""
-        with self._changed:
-            self._waiting += 1
-            try:
-                while True:
-                    if self._idle:
-                        return self._idle.pop()
-                    if self._more:
-                        self._more -= 1
-                        return None
-                    left_over = until - clock.now()
-                    if left_over <= 0:
-                        raise Lost("every connection is busy", sent=False)
-                    self._changed.wait(left_over)
-            except IndexError:
-                # Somebody else was quicker.
-                return self._wait(until)
-            finally:
-                self._waiting -= 1
+        """How many connections are lent now."""
+        return self._items.in_use()
 
     def _connect(self, until: float) -> Connection:
         try:
-            address = self.route.locate(until)
-            try:
-                return Connection(address, self.route.login, self.route.tls, until)
-            except Lost:
-                self.route.failed(address)
-                raise
-        except BaseException as error:
-            self._return_leave()
-            if isinstance(error, Lost):
-                raise Lost(error.problem, sent=False, cut=error.cut) from error
-            raise
+            return connect(self.route, until)
+        except Lost as lost:
+            raise Lost(lost.problem, sent=False, cut=lost.cut) from lost
 
-    def _return_leave(self) -> None:
-        with self._changed:
-            self._more += 1
-            self._changed.notify()
-
-    def give(self, connection: Connection) -> None:
+    def give(self, item: PoolItem[Connection]) -> None:
         """Take a connection back that works."""
         if self._closed:
-            self.drop(connection)
-            return
-        self._idle.append(connection)
-        if self._waiting:
-            with self._changed:
-                self._changed.notify()
+            self.drop(item)
+        else:
+            self._items.give(item)
 
-    def drop(self, connection: Connection) -> None:
+    def drop(self, item: PoolItem[Connection]) -> None:
         """Take a connection back that must not be used again."""
-        connection.close()
-        self._return_leave()
+        connection, item.value = item.value, None
+        if connection is not None:
+            connection.close()
+        self._items.give(item)
 
     def empty(self) -> None:
-        """Close what is idle: the server is another one now."""
-        while True:
-            try:
-                self.drop(self._idle.pop())
-            except IndexError:
-                return
+        """Close what is idle: the server is another one now, or the client is closed."""
+        for connection in self._items.idle_values():
+            connection.close()
 
     def close(self) -> None:
         self._closed = True
         self.empty()
+
+
+def connect(route: Route, until: float) -> Connection:
+    """A connection to where the route leads."""
+    address = route.locate(until)
+    try:
+        return Connection(address, route.login, route.tls, until)
+    except Lost:
+        route.failed(address)
+        raise
 
 
 class RespPort:
@@ -307,27 +277,29 @@ class RespPort:
         redirections = 0
         for attempt in range(MOST_REPEATS):
             try:
-                connection = self.pool.take(until)
+                item = self.pool.take(until)
             except Lost as lost:
                 if lost.cut and attempt < MOST_REPEATS - 1:
                     continue
                 raise EngineUnavailable(self.name, lost.problem, "unknown" if repeated else "not done") from lost
             try:
+                connection = item.value
+                assert connection is not None
                 reply = connection.run(request.packed(repeated), until, self.pool.in_use() == 1)
                 while isinstance(reply, ReplyError):
                     redirections += 1
                     reply = self._after_error(request, reply, connection, repeated, redirections, until)
             except Lost as lost:
-                self.pool.drop(connection)
+                self.pool.drop(item)
                 if not request.repeats or lost.silent or attempt == MOST_REPEATS - 1:
                     raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
                 # The claim id makes a repeat safe: it finds what the first try has done.
                 repeated = request.sent_twice = True
                 continue
             except BaseException:
-                self.pool.drop(connection)
+                self.pool.drop(item)
                 raise
-            self.pool.give(connection)
+            self.pool.give(item)
             return reply
         raise AssertionError("unreachable")
 
@@ -374,7 +346,5 @@ class RespPort:
 
     def abandon(self) -> None:
         """This process is a fork: the sockets are the parent's. Closing them here says nothing on the wire."""
-        idle = self.pool._idle
-        self.pool = Pool(self.route, self.most)
-        for connection in idle:
-            connection.close()
+        former, self.pool = self.pool, Pool(self.route, self.most)
+        former.empty()

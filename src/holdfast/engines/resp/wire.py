@@ -16,8 +16,17 @@ from holdfast.errors import EngineUnavailable, InvalidRequest
 
 Part = str | bytes | int
 
-pack = cast(Callable[[tuple[Part, ...]], bytes], pack_command)
-"""A command as bytes."""
+_pack = cast(Callable[[tuple[str | bytes, ...]], bytes], pack_command)
+
+
+def pack(command: tuple[Part, ...]) -> bytes:
+    """A command as bytes.
+
+    hiredis never sees a number: it asks Python for its text and takes the answer for granted. A signal handler can
+    run in there, and if it raises, hiredis ends the process with a segmentation fault.
+    """
+    return _pack(tuple([str(part) if part.__class__ is int else part for part in command]))  # type: ignore[misc]
+
 
 NOT_DONE = (
     "BUSY", "CLUSTERDOWN", "DENIED", "LOADING", "MASTERDOWN", "MISCONF", "NOAUTH", "NOPERM", "NOREPLICAS",
