@@ -17,7 +17,7 @@ from typing import Any
 
 from holdfast.core.backoff import full_jitter
 from holdfast.errors import Conflict, InvalidRequest
-from holdfast.locks.statement import execute, identifier, settle
+from holdfast.locks.statement import execute, identifier, is_mysql, settle
 from holdfast.runtime.blocking import run
 
 __all__ = ["update", "update_async", "write", "write_async"]
@@ -31,6 +31,8 @@ FIRST_PAUSE, LAST_PAUSE = 0.002, 0.25
 _AGAIN = frozenset({"40001", "40P01"})
 _IDLE = 0
 """What psycopg and psycopg2 call a connection that is in no transaction."""
+_SERVER_STATUS_IN_TRANSACTION = 1
+_UNKNOWN_VARIABLE = 1193
 
 
 def update(
@@ -75,7 +77,7 @@ async def _update(
 ) -> Row:  # fmt: skip
     if isinstance(retries, bool) or not isinstance(retries, int) or not 0 <= retries <= 10_000:
         raise InvalidRequest("retries", retries, "0 to 10,000")
-    _check_idle(connection)
+    await _check_idle(connection)
     pauses = full_jitter(FIRST_PAUSE, LAST_PAUSE, random.uniform)
     for tried in range(retries + 1):
         try:
@@ -124,11 +126,27 @@ def _state(error: BaseException) -> Any:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
 
-def _check_idle(connection: Any) -> None:
-    status = getattr(getattr(connection, "info", None), "transaction_status", None)
-    inside = status != _IDLE if status is not None else getattr(connection, "in_transaction", False)
-    if inside:
+async def _check_idle(connection: Any) -> None:
+    if await _in_transaction(connection):
         raise InvalidRequest("connection", connection, "each try is a transaction of its own: end yours first")
+
+
+async def _in_transaction(connection: Any) -> bool:
+    status = getattr(getattr(connection, "info", None), "transaction_status", None)
+    if status is not None:
+        return bool(status != _IDLE)
+    if not is_mysql(connection):
+        return bool(getattr(connection, "in_transaction", False))
+    if getattr(connection, "server_status", 0) & _SERVER_STATUS_IN_TRANSACTION:
+        return True
+    try:
+        # The status that comes with an answer does not count a transaction that has only read so far.
+        (found,) = (await execute(connection, "SELECT @@in_transaction AS inside")).rows
+    except Exception as error:
+        if error.args[:1] == (_UNKNOWN_VARIABLE,):
+            return False  # MySQL, which has no such variable
+        raise
+    return bool(found["inside"])
 
 
 async def _sleep(seconds: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 import psycopg
@@ -13,7 +13,8 @@ import pymysql
 import pytest
 
 from holdfast.errors import InvalidRequest, StaleToken
-from holdfast.fence import SqlFence
+from holdfast.fence import OldSnapshot, SqlFence
+from holdfast.fence.sql_triggers import create_statements
 from holdfast.fence.token import Token
 from holdfast.verify.servers.process import wait_until
 from tests.fence.databases import MariaDb, Postgres, SqlDatabase, Sqlite
@@ -294,3 +295,62 @@ def test_a_writer_waits_for_a_reader_that_was_let_through(database: SqlDatabase,
         assert not passed.wait(0.2)
     wait_until(passed.is_set, 30, "the writer passing")
     thread.join()
+
+
+@pytest.mark.parametrize("token", [17, 18, 19])
+@pytest.mark.parametrize("guard", ["check", "trigger"])
+@pytest.mark.parametrize("database", ["mariadb"], indirect=True)
+def test_where_mariadb_isolates_snapshots_a_stale_token_is_stale_and_another_is_to_run_again(
+    database: SqlDatabase, name: str, token: int, guard: str
+) -> None:
+    table = "i" + name.replace(":", "_")
+    check(database, 16, name)
+    with closing(database.connect()) as connection:
+        database.execute(connection, f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+        for statement in create_statements("mysql", table, name) if guard == "trigger" else ():
+            database.execute(connection, statement)
+        database.execute(connection, "SET innodb_snapshot_isolation = ON")
+        connection.commit()
+
+        def write() -> None:
+            if guard == "check":
+                FENCE.check(connection, token, resource=name)
+                return
+            with FENCE.present(connection, token, resource=name):
+                database.execute(connection, f"INSERT INTO {table} VALUES ({token})")
+
+        database.execute(connection, "SELECT token FROM holdfast_fence")
+        check(database, 18, name)
+        expected = StaleToken if token < 18 else OldSnapshot if guard == "check" else pymysql.err.OperationalError
+        with pytest.raises(expected) as refused:
+            write()
+        if isinstance(refused.value, StaleToken | OldSnapshot):
+            assert (refused.value.presented, refused.value.highest) == (token, 18)
+        connection.rollback()
+
+        if token >= 18:
+            write()
+            connection.commit()
+        database.execute(connection, f"DROP TABLE {table}")
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_autocommit_in_a_pipeline_of_psycopg_is_refused_unless_a_transaction_has_begun(
+    postgres_server: Any, name: str, begun: bool
+) -> None:
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        FENCE.create(connection)
+        with connection.pipeline(), connection.transaction() if begun else nullcontext():
+            connection.execute("SELECT 1")
+            with nullcontext() if begun else pytest.raises(InvalidRequest, match="begin one first"):
+                FENCE.check(connection, 17, resource=name)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_the_same_for_an_asyncio_connection(postgres_server: Any, name: str, begun: bool) -> None:
+    async with await psycopg.AsyncConnection.connect(postgres_server.url, autocommit=True) as connection:
+        await FENCE.create(connection)
+        async with connection.pipeline(), connection.transaction() if begun else nullcontext():
+            await connection.execute("SELECT 1")
+            with nullcontext() if begun else pytest.raises(InvalidRequest, match="begin one first"):
+                await FENCE.check(connection, 17, resource=name)

@@ -349,3 +349,96 @@ def test_an_asyncio_connection_in_a_plain_with_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="async with"):
         with FENCE.present(AsyncConnection(), 17, resource="x"):
             pass
+
+
+@pytest.mark.parametrize("temporary", [False, True])
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_role_cannot_bring_a_fence_of_its_own(fenced: Fenced, postgres_server: Any, temporary: bool) -> None:
+    role, execute = f"r{fenced.table}{temporary}".lower(), fenced.database.execute
+    with fenced.database.transaction() as connection:
+        execute(connection, f"CREATE ROLE {role} LOGIN")
+        execute(connection, f"CREATE SCHEMA {role} AUTHORIZATION {role}")  # it is first in the role's search path
+        execute(connection, f"GRANT ALL ON {fenced.table}, holdfast_fence TO {role}")
+    fenced.write(token=100)
+    try:
+        with psycopg.connect(postgres_server.url.replace("holdfast@", f"{role}@")) as connection:
+            if temporary:
+                connection.execute("CREATE TEMP TABLE holdfast_fence (resource text PRIMARY KEY, token bigint)")
+            else:
+                FENCE.create(connection)
+            connection.commit()
+            connection.execute("SET LOCAL holdfast.token = '50'")
+            with pytest.raises(psycopg.Error, match=r"token 50 is stale .*: 100 was seen"):
+                connection.execute(f"UPDATE {fenced.table} SET amount = 66")
+    finally:
+        with fenced.database.transaction() as connection:
+            execute(connection, f"DROP OWNED BY {role} CASCADE")
+            execute(connection, f"DROP ROLE {role}")
+
+
+@pytest.mark.parametrize("kind", ["inheritance", "partition of a fenced table", "fenced partition"])
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_write_that_reaches_the_rows_through_another_table_needs_a_token(
+    database: SqlDatabase, name: str, kind: str
+) -> None:
+    parent, child = f"p{name}".replace(":", "_"), f"c{name}".replace(":", "_")
+    by = "" if kind == "inheritance" else " PARTITION BY LIST (id)"
+    of = f"() INHERITS ({parent})" if kind == "inheritance" else f"PARTITION OF {parent} FOR VALUES IN (1)"
+    fenced, other = (parent, child) if kind == "partition of a fenced table" else (child, parent)
+    with database.transaction() as connection:
+        database.execute(connection, f"CREATE TABLE {parent} (id int, amount int){by}")
+        database.execute(connection, f"CREATE TABLE {child} {of}")
+        database.execute(connection, f"INSERT INTO {child} VALUES (1, 1), (1, 1)")
+        for statement in [*create_statements("postgresql", fenced, None)] * 2:
+            database.execute(connection, statement)
+    table = Fenced(database, fenced)
+    for statement in ("UPDATE {} SET amount = 2", "DELETE FROM {}"):
+        with pytest.raises(psycopg.Error, match="needs a token"), database.transaction() as connection:
+            database.execute(connection, statement.format(other))
+    table.write("UPDATE {} SET amount = 3", token=18)
+    for token, said in (("17", "is stale"), ("", "needs a token")):
+        update = f"SET LOCAL holdfast.token = '{token}'; UPDATE {other} SET amount = 2"
+        with pytest.raises(psycopg.Error, match=said), database.transaction() as connection:
+            database.execute(connection, update)
+    with database.transaction() as connection:
+        database.execute(connection, "SET LOCAL holdfast.token = '19'")
+        database.execute(connection, f"UPDATE {other} SET amount = 4")
+        # What passed under one token says nothing about another.
+        database.execute(connection, "SET LOCAL holdfast.token = '18'")
+        with pytest.raises(psycopg.Error, match="19 was seen"):
+            database.execute(connection, f"UPDATE {other} SET amount = 5")
+        connection.rollback()
+        for statement in drop_statements("postgresql", fenced):
+            database.execute(connection, statement)
+        database.execute(connection, f"UPDATE {other} SET amount = 6")
+        database.execute(connection, f"DROP TABLE {parent} CASCADE")
+
+
+HOSTILE = ["$fence$; DROP TABLE x; --", "$fence$fence1$ $fence2$", "it's \\'; DROP", "@fence_table@ '||'", "100% :x"]
+
+
+@pytest.mark.parametrize("key", HOSTILE)
+def test_a_resource_key_is_text_and_nothing_else(database: SqlDatabase, name: str, key: str) -> None:
+    table, resource = "h" + name.replace(":", "_"), f"{key} {name}"
+    with database.transaction() as connection:
+        database.execute(connection, f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+        for statement in create_statements(database.dialect, table, resource):
+            database.execute(connection, statement)
+        with FENCE.present(connection, 18, resource=resource):
+            database.execute(connection, f"INSERT INTO {table} VALUES (1)")
+    with database.transaction() as connection:
+        with pytest.raises(StaleToken):
+            FENCE.check(connection, 17, resource=resource)
+        database.execute(connection, f"DROP TABLE {table}")
+
+
+def test_the_ddl_run_again_with_another_key_has_the_new_one(fenced: Fenced, name: str) -> None:
+    with fenced.database.transaction() as connection:
+        for statement in create_statements(fenced.database.dialect, fenced.table, f"other {name}"):
+            fenced.database.execute(connection, statement)
+    fenced.write(token=18)
+
+    with fenced.database.transaction() as connection:
+        FENCE.check(connection, 17, resource=fenced.table)
+        with pytest.raises(StaleToken):
+            FENCE.check(connection, 17, resource=f"other {name}")

@@ -83,3 +83,20 @@ def test_psycopg2_is_as_good(database: Postgres, table: str) -> None:
         connection.cursor().execute("SELECT 1")
         with pytest.raises(InvalidRequest, match="end yours first"):
             optimistic.update(connection, table, 7, less)
+
+
+@pytest.mark.parametrize("before", ["INSERT INTO {} VALUES (8, 1, 1)", "SELECT * FROM {} FOR UPDATE", "BEGIN"])
+def test_a_transaction_of_the_caller_is_neither_ended_nor_used(database: SqlDatabase, table: str, before: str) -> None:
+    if database.dialect == "sqlite":
+        before = before.removesuffix(" FOR UPDATE").replace("SELECT * FROM {}", "BEGIN")
+    with closing(database.connect()) as connection:
+        database.execute(connection, before.format(table))
+
+        with pytest.raises(InvalidRequest, match="end yours first"):
+            optimistic.update(connection, table, 7, less)
+
+        connection.commit()
+        assert optimistic.update(connection, table, 7, less)["amount"] == 90
+    with database.transaction() as connection:
+        rows = 2 if before.startswith("INSERT") else 1
+        assert database.execute(connection, f"SELECT count(*) FROM {table}") == [(rows,)]

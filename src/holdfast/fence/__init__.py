@@ -9,7 +9,7 @@ from holdfast.fence.file import FencedFile, FileFence
 from holdfast.fence.middleware import FenceMiddleware
 from holdfast.fence.redis import FencedScript, RedisFence
 from holdfast.fence.s3 import S3Fence
-from holdfast.fence.sql import SqlFence
+from holdfast.fence.sql import OldSnapshot, SqlFence
 from holdfast.fence.sql_store import SqlStore
 from holdfast.fence.token import Presented
 
@@ -20,6 +20,7 @@ __all__ = [
     "FencedFile",
     "FencedScript",
     "FileFence",
+    "OldSnapshot",
     "Presented",
     "RedisFence",
     "S3Fence",

@@ -5,14 +5,30 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol, overload
 
-from holdfast.errors import InvalidRequest, StaleToken
-from holdfast.fence.sql_connections import Database, database_of, is_missing_table
+from holdfast.errors import Conflict, HoldfastError, InvalidRequest, StaleToken
+from holdfast.fence.sql_connections import Database, database_of, is_missing_table, is_old_snapshot
 from holdfast.fence.sql_session import TokenInSession
 from holdfast.fence.sql_statements import DEFAULT_TABLE, Statements, check_identifier, statements
 from holdfast.fence.token import TOKENS_END, Presented, Token, present
 from holdfast.runtime.blocking import run
 
 _ASKS = 3
+
+
+class OldSnapshot(Conflict):
+    """The transaction read before the check, and a later holder or writer came in between. MariaDB rolled it back.
+
+    The token is not stale: run the whole transaction again, and check first in it.
+    """
+
+    def __init__(self, resource: str, presented: int, highest: int) -> None:
+        self.name, self.expected, self.current, self.what = resource, presented, highest, "token"
+        self.resource, self.presented, self.highest = resource, presented, highest
+        HoldfastError.__init__(
+            self,
+            f"the fence of {resource!r} has changed since this transaction first read, and MariaDB rolled it back; "
+            f"token {presented} is not stale ({highest} was seen): run the transaction again, and check first in it",
+        )
 
 
 class AsyncDatabase(Protocol):
@@ -66,9 +82,20 @@ class SqlFence:
         except Exception as error:
             if is_missing_table(error):
                 raise self._missing() from error
+            if database.dialect == "mysql" and is_old_snapshot(error):
+                raise await self._judged_anew(database, told, presented, once) from error
             raise
         if highest is not None:
             raise StaleToken(presented.resource, presented.token, highest)
+
+    async def _judged_anew(
+        self, database: Database, told: Statements, presented: Presented, once: bool
+    ) -> StaleToken | OldSnapshot:
+        """What the fence says after MariaDB has rolled the transaction back: this reads in a new one."""
+        row = (await database.execute(told.highest, {"resource": presented.resource.encode()})).row
+        highest = int(row[0]) if row else 0
+        refusal = StaleToken if presented.is_stale(highest, once=once) else OldSnapshot
+        return refusal(presented.resource, presented.token, highest)
 
     async def _ask(self, database: Database, told: Statements, presented: Presented, once: bool) -> int | None:
         """The highest token, if it refuses this one."""

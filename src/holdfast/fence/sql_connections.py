@@ -19,9 +19,10 @@ from holdfast.fence.sql_statements import Dialect
 _PARAMETER = re.compile(r"(?<!:):([a-z]+)")
 _MISSING_TABLE_STATE = "42P01"
 _MISSING_TABLE_NUMBER = 1146
+_CHANGED_SINCE_SNAPSHOT = 1020
 _SERVER_STATUS_IN_TRANSACTION = 1
-_IN_TRANSACTION = 2
-"""What psycopg and psycopg2 call a connection in a transaction that nothing has gone wrong in."""
+_ACTIVE, _IN_TRANSACTION, _IN_FAILED_TRANSACTION = 1, 2, 3
+"""What psycopg and psycopg2 call a connection that is at work, one in a transaction, and one in which that failed."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,21 @@ class _DbApi:
         self.asynchronous = hasattr(self._connection, "__aenter__")
 
     async def autocommits(self) -> bool:
+        await self._synchronize()
         return bool(_autocommits(self._connection))
+
+    async def _synchronize(self) -> None:
+        """In a pipeline of psycopg, wait until it is known whether a transaction has begun."""
+        if self._driver != "psycopg" or not self._connection.autocommit:
+            return
+        if self._connection.info.transaction_status == _ACTIVE:
+            # A pipeline inside of a pipeline waits for all that was sent, at its beginning.
+            if self.asynchronous:
+                async with self._connection.pipeline():
+                    pass
+            else:
+                with self._connection.pipeline():
+                    pass
 
     async def in_transaction(self) -> bool:
         return bool(_asked(self._connection).transaction_status == _IN_TRANSACTION)
@@ -200,7 +215,8 @@ def _autocommits(connection: Any) -> bool | None:
         return bool(connection.get_autocommit()) and not status & _SERVER_STATUS_IN_TRANSACTION
     if not hasattr(connection, "autocommit"):
         return None
-    return bool(connection.autocommit) and getattr(_asked(connection), "transaction_status", 0) == 0
+    inside = getattr(_asked(connection), "transaction_status", 0) in (_IN_TRANSACTION, _IN_FAILED_TRANSACTION)
+    return bool(connection.autocommit) and not inside
 
 
 def _asked(connection: Any) -> Any:
@@ -219,3 +235,9 @@ def is_missing_table(error: BaseException) -> bool:
         return True
     first = cause.args[0] if cause.args else None
     return first == _MISSING_TABLE_NUMBER or (isinstance(first, str) and "no such table" in first)
+
+
+def is_old_snapshot(error: BaseException) -> bool:
+    """Whether MariaDB says that a row has changed since the transaction first read. It has rolled that back."""
+    cause = getattr(error, "orig", None) or error
+    return bool(cause.args) and cause.args[0] == _CHANGED_SINCE_SNAPSHOT

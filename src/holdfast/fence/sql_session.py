@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from holdfast.errors import InvalidRequest, StaleToken
-from holdfast.fence.sql_connections import Database
+from holdfast.fence.sql_connections import Database, is_old_snapshot
 from holdfast.fence.sqlite_box import Box, box_of
 from holdfast.fence.token import Presented
 from holdfast.runtime.blocking import run
@@ -54,7 +54,7 @@ class TokenInSession:
         # In PostgreSQL it ends with the transaction. To say so after a commit would begin one that nobody ends.
         if self._database.dialect != "postgresql" or (error is None and await self._database.in_transaction()):
             await self._tell(None)
-        if error is not None and (stale := await self._stale(str(error))) is not None:
+        if error is not None and (stale := await self._stale(error)) is not None:
             raise stale from error
 
     async def _tell(self, told: str | None) -> None:
@@ -66,7 +66,14 @@ class TokenInSession:
             absent = "" if self._database.dialect == "postgresql" else None
             await self._database.execute(_SET[self._database.dialect], {"told": absent if told is None else told})
 
-    async def _stale(self, said: str) -> StaleToken | None:
+    async def _stale(self, error: BaseException) -> StaleToken | None:
+        said = str(error)
+        if self._database.dialect == "mysql" and is_old_snapshot(error):
+            # MariaDB rolled back before the trigger could judge.
+            refused = self._presented
+            row = (await self._database.execute(self._highest, {"resource": refused.resource.encode()})).row
+            highest = int(row[0]) if row else 0
+            return StaleToken(refused.resource, refused.token, highest) if refused.is_stale(highest) else None
         if matched := _STALE.search(said):
             return StaleToken(matched[2], int(matched[1]), int(matched[3]))
         if matched := _STALE_WITHOUT_NUMBERS.search(said):

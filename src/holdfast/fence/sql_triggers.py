@@ -8,6 +8,7 @@ No statement has a percent sign in it, which some drivers would take for a param
 
 from __future__ import annotations
 
+from itertools import count
 from zlib import crc32
 
 from holdfast.errors import InvalidRequest
@@ -42,6 +43,9 @@ def drop_statements(dialect: Dialect, table: str | None, fence: str = DEFAULT_TA
 
 def script(dialect: Dialect, parts: list[str]) -> str:
     """The statements as the database's own command line reads them."""
+    if dialect == "sqlite":
+        # In one transaction: at no moment is the table there without its triggers.
+        parts = ["BEGIN IMMEDIATE", *parts, "COMMIT"]
     if dialect != "mysql":
         return "\n\n".join(f"{part};" for part in parts) + "\n"
     return "DELIMITER //\n\n" + "\n\n".join(f"{part}//" for part in parts) + "\n\nDELIMITER ;\n"
@@ -85,12 +89,13 @@ def _shortened(name: str) -> str:
 
 
 def _create_postgresql(table: str, key: str, fence: str) -> list[str]:
-    routine, literal = _routine("postgresql", table), key.replace("'", "''")
+    routine, literal = _routine("postgresql", table), _literal(key)
     stale = STALE.format(token="', presented, '", table=table, highest="', highest, '")
-    # One table of tokens for all, whatever schemas a writer looks into: those of whoever makes the fence.
-    return [
-        f"""\
-CREATE OR REPLACE FUNCTION {routine}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $fence$
+    passed = f"holdfast.passed_{crc32(f'{table} {key}'.encode()):08x}"
+    place = _absent_from("fence_table", key)
+    function = f"""\
+CREATE OR REPLACE FUNCTION {routine}() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS {{tag}}
 DECLARE
   told text := current_setting('holdfast.token', true);
   presented bigint;
@@ -102,30 +107,94 @@ BEGIN
   END IF;
   presented := split_part(told, ';', 1)::bigint;
   IF right(told, 7) = ';shared' THEN
-    INSERT INTO {fence} (resource, token) VALUES ('{literal}', 0) ON CONFLICT DO NOTHING;
-    SELECT token INTO highest FROM {fence} WHERE resource = '{literal}' FOR SHARE;
+    INSERT INTO {place} (resource, token) VALUES ({literal}, 0) ON CONFLICT DO NOTHING;
+    SELECT token INTO highest FROM {place} WHERE resource = {literal} FOR SHARE;
   ELSE
-    INSERT INTO {fence} AS fence (resource, token) VALUES ('{literal}', presented)
+    INSERT INTO {place} AS fence (resource, token) VALUES ({literal}, presented)
       ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE fence.token <= excluded.token;
     IF NOT FOUND THEN
-      SELECT token INTO highest FROM {fence} WHERE resource = '{literal}';
+      SELECT token INTO highest FROM {place} WHERE resource = {literal};
     END IF;
   END IF;
   IF highest > presented THEN
     RAISE EXCEPTION USING MESSAGE = concat('{stale}'),
       ERRCODE = 'HF409', HINT = 'The lock has passed to a later holder.';
   END IF;
-  RETURN NULL;
-END $fence$""",
+  -- Until this transaction ends no later token can pass: the rows of a statement need not be checked one by one.
+  PERFORM set_config('{passed}', told, true);
+  IF TG_LEVEL = 'STATEMENT' THEN
+    RETURN NULL;
+  ELSIF TG_OP = 'DELETE' THEN
+    RETURN OLD;
+  END IF;
+  RETURN NEW;
+END {{tag}}"""
+    on = quoted("postgresql", table)
+    return [
+        _with_place_found(function, routine, fence, place),
         f"""\
 CREATE OR REPLACE TRIGGER holdfast_fence
-  BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {quoted("postgresql", table)}
+  BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {on}
   FOR EACH STATEMENT EXECUTE FUNCTION {routine}()""",
+        # A write that names a parent of this table, or a partition of it, fires no trigger for the statement here.
+        f"""\
+CREATE OR REPLACE TRIGGER {_row_trigger(table)}
+  BEFORE INSERT OR UPDATE OR DELETE ON {on}
+  FOR EACH ROW WHEN (coalesce(nullif(pg_catalog.current_setting('{passed}', true), '')
+    <> coalesce(pg_catalog.current_setting('holdfast.token', true), ''), true))
+  EXECUTE FUNCTION {routine}()""",
     ]
+
+
+def _with_place_found(function: str, routine: str, fence: str, place: str) -> str:
+    """A statement that makes the function with the fence's table named in full, as it is found now.
+
+    A plain name would be looked up at each write, in the writer's schemas and among its temporary tables.
+    """
+    inner = _dollar_tag(function)
+    function = function.replace("{tag}", inner)
+    middle = _dollar_tag(function)
+    block = f"""
+DECLARE
+  place text := (SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.relname))
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.oid = pg_catalog.to_regclass('{fence}') AND c.relpersistence <> 't');
+BEGIN
+  IF place IS NULL THEN
+    RAISE EXCEPTION 'holdfast: there is no table {fence}, or only a temporary one';
+  END IF;
+  EXECUTE pg_catalog.replace({middle}{function}{middle}, '{place}', place);
+  -- Another role may have made a function of that name before.
+  EXECUTE 'ALTER FUNCTION {routine}() OWNER TO CURRENT_USER';
+END """
+    outer = _dollar_tag(block)
+    return f"DO {outer}{block}{outer}"
+
+
+def _dollar_tag(text: str) -> str:
+    """A quotation mark that the text does not contain."""
+    return next(tag for number in count() if (tag := f"$fence{number or ''}$") not in text)
+
+
+def _absent_from(word: str, text: str) -> str:
+    """A word that the text does not contain."""
+    return next(found for number in count() if (found := f"@{word}{number or ''}@") not in text)
+
+
+def _literal(text: str) -> str:
+    """A text as PostgreSQL reads it, whatever `standard_conforming_strings` is."""
+    quotes = text.replace("'", "''")
+    return "E'" + quotes.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quotes}'"
+
+
+def _row_trigger(table: str) -> str:
+    """Its name has the table's in it: the trigger of a partitioned table is there on its partitions too."""
+    return quoted("postgresql", _shortened(f"holdfast_fence_row_{check_identifier(table).rpartition('.')[2]}"))
 
 
 def _drop_postgresql(table: str) -> list[str]:
     return [
+        f"DROP TRIGGER IF EXISTS {_row_trigger(table)} ON {quoted('postgresql', table)}",
         f"DROP TRIGGER IF EXISTS holdfast_fence ON {quoted('postgresql', table)}",
         f"DROP FUNCTION IF EXISTS {_routine('postgresql', table)}()",
     ]
@@ -180,9 +249,12 @@ def _create_sqlite(table: str, key: str, fence: str) -> list[str]:
     # A trigger names tables of its own database only, and by their plain names.
     on, fence = quoted("sqlite", table.rpartition(".")[2]), fence.rpartition(".")[2]
     # No ON CONFLICT in here: that of the statement that fires the trigger would take its place.
+    # Those of an earlier run may have another key.
     return [
-        f"""\
-CREATE TRIGGER IF NOT EXISTS {_trigger("sqlite", table, event)} BEFORE {event} ON {on}
+        *_drop_sqlite(table),
+        *(
+            f"""\
+CREATE TRIGGER {_trigger("sqlite", table, event)} BEFORE {event} ON {on}
 BEGIN
   SELECT RAISE(ABORT, '{MISSING.format(table=table)}')
     WHERE coalesce(holdfast_token(), '') NOT GLOB '[0-9]*';
@@ -194,7 +266,8 @@ BEGIN
     WHERE substr(holdfast_token(), -7) <> ';shared'
     AND NOT EXISTS (SELECT 1 FROM {fence} WHERE resource = '{literal}');
 END"""
-        for event in _EVENTS
+            for event in _EVENTS
+        ),
     ]
 
 

@@ -28,10 +28,15 @@ def identifier(argument: str, text: object) -> str:
     return ".".join(f'"{part}"' for part in parts)
 
 
+def is_mysql(connection: object) -> bool:
+    """Whether it is a connection of a driver for MariaDB and MySQL."""
+    return type(connection).__module__.partition(".")[0] in _MYSQL
+
+
 def written_for(connection: object, sql: str) -> str:
     """The statement as this driver takes it: what stands for a value, and what a name is quoted by."""
     driver = type(connection).__module__.partition(".")[0]
-    if driver in _MYSQL:
+    if is_mysql(connection):
         return sql.replace('"', "`")
     return sql.replace("%s", "?") if driver in ("sqlite3", "aiosqlite") else sql
 
