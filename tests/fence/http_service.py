@@ -64,7 +64,7 @@ def wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
 
 
 def protect(method: str, path: str) -> bool:
-    return path.startswith("/fenced") and method != "GET"
+    return path.startswith(("/fenced", "/Übungen/")) and method != "GET"
 
 
 app = FenceMiddleware(asgi, store=SqlStore(connect), protect=protect)

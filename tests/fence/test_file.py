@@ -371,3 +371,35 @@ def test_tokens_of_things_that_are_no_files_are_kept_in_a_folder(tmp_path: Path)
         FileFence(tmp_path).check(17, resource="users")
     with pytest.raises(InvalidRequest, match="FileFence"):
         FENCE.check(17, resource="users")
+
+
+# Hard links
+
+
+def test_a_file_with_a_second_name_is_refused_whatever_is_done_to_it(tmp_path: Path) -> None:
+    path, other = tmp_path / "state", tmp_path / "other"
+    FENCE.write(path, b"of B", 18)
+    other.hardlink_to(path)
+
+    for name in path, other:
+        with pytest.raises(InvalidRequest, match="2 names"):
+            FENCE.write(name, b"of A", 17)
+        with pytest.raises(InvalidRequest, match="2 names"):
+            FENCE.read(name, 19)
+        with pytest.raises(InvalidRequest, match="2 names"):
+            FENCE.open(name, 17)
+    other.unlink()
+    with pytest.raises(StaleToken):
+        FENCE.write(path, b"of A", 17)
+    assert path.read_bytes() == b"of B"
+
+
+def test_a_second_name_that_comes_later_is_seen_by_the_next_append(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with FENCE.open(path, 18) as log:
+        log.write("one")
+        (tmp_path / "other").hardlink_to(path)
+
+        with pytest.raises(InvalidRequest, match="2 names"):
+            log.write("two")
+    assert path.read_text() == "one"

@@ -103,6 +103,17 @@ def test_a_protected_request_without_headers_gets_428(client: httpx.Client, name
     assert asked(client) == before
 
 
+def test_a_path_that_is_not_ascii_is_protected(client: httpx.Client) -> None:
+    before = asked(client)
+
+    assert client.put("/%C3%9Cbungen/7", content="1").status_code == 428
+    assert asked(client) == before
+
+
+def test_a_path_that_is_no_text_is_served(client: httpx.Client) -> None:
+    assert client.get("/unfenced/%FF%C3").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("resource", "token"), [("x", "0"), ("x", "17;SHARED"), ("x", "1,2"), ("%ff", "17"), ("a%00b", "17"), ("", "17")]
 )

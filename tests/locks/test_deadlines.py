@@ -46,8 +46,7 @@ WITHOUT_WAIT: dict[str, Operation] = {
     "inspect": lambda locks, text: locks.inspect("k"),
     "list": lambda locks, text: locks.list(),
     "break_lock": lambda locks, text: locks.break_lock("other"),
-    "watch": lambda locks, text: anext(locks.watch()),
-    "follow": lambda locks, text: anext(locks.log("l").follow()),
+    "watch": lambda locks, text: anext(locks.cell("c").watch()),
     "close": lambda locks, text: locks.close(),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -77,3 +78,34 @@ def test_a_watch_whose_session_ran_out_says_that_events_were_missed_unless_all_i
         else:
             with pytest.raises(holdfast.HoldfastError, match="were missed: its session ran out; begin it again"):
                 run(look())
+
+
+@pytest.mark.parametrize("what", STREAMS)
+async def test_an_anext_that_ran_out_of_time_loses_nothing(what: str) -> None:
+    """The first of what a stream gives may be what is there already."""
+    async with aio.connect(f"memory://late-{what}") as locks, aio.connect(f"memory://late-{what}") as other:
+        stream = STREAMS[what](locks)
+        for _ in range(3):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(anext(stream), 0.05)
+
+        coming = asyncio.create_task(anext(stream))
+        async with other.lock("k"):
+            led = await other.election("e").campaign()
+            await other.cell("c").set("value")
+            await other.log("l").append(["event"])
+            assert await asyncio.wait_for(coming, 10.0) is not None
+            await led.release()
+        await stream.aclose()
+
+        assert table(f"late-{what}").rows.watches == {}
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+
+async def test_two_tasks_that_ask_one_stream_share_what_comes() -> None:
+    async with aio.connect("memory://shared", ttl=600.0) as locks, locks.log("l").follow() as stream:
+        asking = [asyncio.create_task(anext(stream)) for _ in range(2)]
+        await locks.log("l").append(["one", "two"])
+
+        assert sorted(await asyncio.gather(*asking)) == [(0, "one"), (1, "two")]

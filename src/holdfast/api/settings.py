@@ -18,7 +18,7 @@ from holdfast.engines.engine import Engine, Verbs
 from holdfast.engines.registry import engine_class, lent_url
 from holdfast.errors import EngineUnavailable, InvalidRequest, Unsupported, WeakerGuarantee
 from holdfast.locks.client import Client
-from holdfast.locks.spec import Spec, check_seconds
+from holdfast.locks.spec import Spec, check_awaited, check_seconds
 from holdfast.model import Guarantees
 from holdfast.runtime.blocking import in_thread
 
@@ -113,14 +113,15 @@ def make_settings(url: object, ttl: float, namespace: str, app: str | None, requ
     return Settings(parsed, seconds, namespace, legible(app), required)
 
 
-def check_supported(guarantees: Guarantees, address: str, spec: Spec) -> Spec:
-    """Raise Unsupported if the engine cannot do what the spec asks for."""
+def check_supported(client: Client, spec: Spec) -> Spec:
+    """Raise Unsupported if the engine cannot do what the spec asks for, InvalidRequest if this API cannot."""
+    check_awaited(client.io, on_lost=spec.on_lost, on_wait=spec.on_wait)
     needs = {
         "shared": spec.mode == "shared",
         "semaphore": spec.limit > 0,
         "subtree": spec.subtree,
     }
     for mode, needed in needs.items():
-        if needed and mode not in guarantees.modes:
-            raise Unsupported(address, f"{mode} locks", _CAN_DO_ALL)
+        if needed and mode not in client.engine.guarantees.modes:
+            raise Unsupported(str(client), f"{mode} locks", _CAN_DO_ALL)
     return spec

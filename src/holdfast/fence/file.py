@@ -21,8 +21,9 @@ class FileFence:
     """Refuses to write a file under a token lower than one that it was written under.
 
     The token is kept beside the file, in `.NAME.fence`: never delete that while a holder may be
-    alive. The path is the resource key, so give each permit of a semaphore a file of its own. A
-    `folder` is needed for `check` alone, which remembers tokens of resources that are no files.
+    alive. A file with hard links is refused, because each name would have its own token. The path
+    is the resource key, so give each permit of a semaphore a file of its own. A `folder` is needed
+    for `check` alone, which remembers tokens of resources that are no files.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
@@ -145,6 +146,12 @@ class _Place:
         self.new = _beside(self.path, ".fence-new")
 
     def admit(self, ledger: Ledger) -> None:
+        """Refuse a stale token, and a file that has another name, under which it would have another fence."""
+        with suppress(FileNotFoundError):
+            found = os.stat(self.path)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+                rule = f"the file has {found.st_nlink} names (hard links), and a fence knows one: remove the others"
+                raise InvalidRequest("path", str(self.path), rule)
         _admit(self._presented, str(self.path), ledger, self._once)
 
     def remember(self, ledger: Ledger) -> None:

@@ -170,7 +170,7 @@ class WsgiFence(FenceMiddleware):
             for name in (RESOURCE_HEADER.lower(), TOKEN_HEADER.lower())
             if (key := f"HTTP_{name.upper().replace('-', '_')}") in environ
         }
-        presented = self._read(environ["REQUEST_METHOD"], environ.get("PATH_INFO", ""), headers)
+        presented = self._read(environ["REQUEST_METHOD"], _path(environ.get("PATH_INFO", "")), headers)
         refusal = run(self._judge(presented)) if isinstance(presented, Presented) else presented
         if refusal is not None:
             start_response(f"{int(refusal.status)} {refusal.status.phrase}", refusal.headers)
@@ -179,6 +179,14 @@ class WsgiFence(FenceMiddleware):
             environ[KEY] = presented
         answer: Iterable[bytes] = self.app(environ, start_response)
         return answer
+
+
+def _path(given: str) -> str:
+    """The path as text. WSGI passes its bytes on as if each was a character; ASGI decodes them as UTF-8."""
+    try:
+        return given.encode("latin-1").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return given  # a server that has decoded it
 
 
 def _is_asgi(app: Any) -> bool:

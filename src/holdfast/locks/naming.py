@@ -5,10 +5,48 @@ from __future__ import annotations
 import inspect
 import string
 from collections.abc import Callable
-from typing import Any
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, TypeVar
 
 from holdfast.core.names import check_name
 from holdfast.errors import InvalidRequest
+
+R = TypeVar("R")
+
+
+LATER = (CoroutineType, GeneratorType, AsyncGeneratorType)
+"""What runs the body of a function after the function has returned."""
+
+
+def shown(function: object) -> str:
+    """A function's name, for an error."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def check_function(function: object, *, awaited: bool) -> None:
+    """Refuse what a decorator cannot run under a lock: InvalidRequest, when it is applied."""
+    if isinstance(function, classmethod | staticmethod):
+        what = type(function).__name__
+        raise InvalidRequest("function", shown(function), f"put @{what} above this decorator, not under it")
+    if not callable(function):
+        raise InvalidRequest("function", shown(function), "it decorates a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        rule = "a generator runs after the lock is released: use a `with` in it"
+        raise InvalidRequest("function", shown(function), rule)
+    if inspect.iscoroutinefunction(function) and not awaited:
+        raise InvalidRequest("function", shown(function), "a coroutine needs a client of holdfast.aio")
+    if not inspect.iscoroutinefunction(function) and awaited:
+        raise InvalidRequest("function", shown(function), "a plain function needs holdfast.connect()")
+
+
+def check_result(function: object, result: R) -> R:
+    """What a function returned under its lock; InvalidRequest if its body would only run now."""
+    if isinstance(result, LATER):
+        if isinstance(result, CoroutineType):
+            result.close()
+        rule = f"it returned a {type(result).__name__}, which would run after the lock is released"
+        raise InvalidRequest("function", shown(function), rule)
+    return result
 
 
 def namer(template: str, function: Callable[..., Any], *, after: int = 0) -> Callable[..., str]:
@@ -28,7 +66,7 @@ def namer(template: str, function: Callable[..., Any], *, after: int = 0) -> Cal
         first = field.split(".")[0].split("[")[0]
         if first not in signature.parameters:
             known = ", ".join(signature.parameters) or "none"
-            raise InvalidRequest("name", template, f"{function.__name__}() has no argument {first!r} (it has: {known})")
+            raise InvalidRequest("name", template, f"{shown(function)}() has no argument {first!r} (it has: {known})")
 
     def name(*args: Any, **kwargs: Any) -> str:
         bound = signature.bind(*args, **kwargs)

@@ -28,7 +28,7 @@ from holdfast.locks.client import Client
 from holdfast.locks.hold import Hold
 from holdfast.locks.keeper import Keeper, log
 from holdfast.locks.release import release_quietly
-from holdfast.locks.spec import Spec
+from holdfast.locks.spec import Spec, check_awaited
 from holdfast.locks.stay import Stay
 from holdfast.locks.telling import Telling
 from holdfast.model import Epoch, Granted, LockInfo
@@ -68,6 +68,7 @@ class PartitionFront:
     ) -> None:
         if on_change is not None and not callable(on_change):
             raise InvalidRequest("on_change", on_change, "it is called, so it has to be a function")
+        check_awaited(client.io, on_change=on_change)
         if len(check_name(member, "member").encode()) > LONGEST_MEMBER:
             raise InvalidRequest("member", member, f"a member's name has at most {LONGEST_MEMBER} bytes")
         self.client, self.member, self.on_change = client, member, on_change

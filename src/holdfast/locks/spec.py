@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from inspect import iscoroutinefunction
 from typing import Any, TypedDict
 
 from holdfast.core.names import check_name, fits
 from holdfast.errors import InvalidRequest
 from holdfast.model import Mode, Place
+from holdfast.runtime.io import Io
 
 MOST_PERMITS = 1_000_000
 LONGEST_NOTE = 4096
@@ -36,6 +38,15 @@ def check_keep(value: object) -> float | None:
     if keep is not None and keep > LONGEST_KEEP:
         raise InvalidRequest("keep", value, "it is ten years at most, or None for ever")
     return keep
+
+
+def check_awaited(io: Io, **callbacks: object) -> None:
+    """Refuse a callback that has to be awaited, where nothing is: a blocking client would never run it."""
+    for argument, callback in callbacks.items():
+        # An object is called by a method of its class.
+        if not io.awaits and any(map(iscoroutinefunction, (callback, vars(type(callback)).get("__call__")))):
+            rule = "a blocking client cannot await it: give it a plain function, or use holdfast.aio"
+            raise InvalidRequest(argument, callback, rule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextvars import Context
 from functools import partial
 from types import coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime import clock
@@ -127,6 +127,36 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
+class SharedCall(Generic[T]):
+    """A call that outlives its callers: one that is cancelled leaves the result to the next one."""
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._begin = begin
+        self._task: asyncio.Task[T] | None = None
+
+    async def result(self) -> T:
+        """What the call under way comes to, or a new one. Each result goes to one caller."""
+        while True:
+            if self._task is None:
+                self._task = asyncio.create_task(self._begin(), name="holdfast-call")
+            task = self._task
+            await asyncio.wait({task})
+            if self._task is task:
+                self._task = None
+                return task.result()
+
+    async def settle(self) -> None:
+        """Wait until nothing is under way; a result that has no caller is dropped."""
+        task = self._task
+        if task is not None:
+            await asyncio.wait({task})
+            await asyncio.sleep(0)  # a caller that still waits goes first
+            if self._task is task:
+                self._task = None
+                if not task.cancelled():
+                    task.exception()
+
+
 class AsyncioSignal:
     """A flag that one task waits for and any thread sets."""
 
@@ -173,6 +203,7 @@ class AsyncioSignal:
 class AsyncioIo:
     """Awaits on the running loop."""
 
+    awaits = True
     now = staticmethod(clock.now)
     uniform = staticmethod(random.uniform)
 

@@ -84,6 +84,7 @@ def in_thread(work: Coroutine[Any, Any, None]) -> threading.Thread:
 class BlockingIo:
     """Awaits by blocking the thread."""
 
+    awaits = False
     now = staticmethod(clock.now)
     uniform = staticmethod(random.uniform)
     task = staticmethod(running_task)

@@ -33,6 +33,9 @@ class Event(Protocol):
 class Io(Protocol):
     """The world as a recipe sees it."""
 
+    awaits: bool
+    """Whether a callback may return something to be awaited."""
+
     def now(self) -> float:
         """Seconds on the holder's own clock, which counts sleep."""
 

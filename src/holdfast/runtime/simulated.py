@@ -293,6 +293,8 @@ _MOST_THROWS = 100
 class SimulatedIo:
     """Awaits in virtual time."""
 
+    awaits = False
+
     def __init__(self, world: World, port: SimulatedPort) -> None:
         self.world, self.port = world, port
 

@@ -11,10 +11,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from holdfast.api.asyncio.grant import Grant
 from holdfast.api.body import Body
 from holdfast.api.waiting import Wait, chosen
-from holdfast.errors import InvalidRequest
 from holdfast.locks.client import Client as Core
 from holdfast.locks.hold import Hold
-from holdfast.locks.naming import namer
+from holdfast.locks.naming import check_function, namer
 from holdfast.locks.once import OnceFront
 from holdfast.locks.spec import Spec
 
@@ -70,8 +69,7 @@ class Once:
 
         The function gets the grant before what it is called with.
         """
-        if not inspect.iscoroutinefunction(function):
-            raise InvalidRequest("function", function.__name__, "a plain function needs holdfast.connect()")
+        check_function(function, awaited=True)
         make_name = namer(self._spec.name, function, after=1)
 
         @functools.wraps(function)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar, Unpack
@@ -21,7 +20,6 @@ from holdfast.api.blocking.once import Once
 from holdfast.api.blocking.partition import Partition
 from holdfast.api.blocking.stream import Stream
 from holdfast.core.names import check_name, check_prefix
-from holdfast.errors import InvalidRequest
 from holdfast.locks import breaking, election, handing, several, watching
 from holdfast.locks.ability import need_record
 from holdfast.locks.barrier import BarrierFront
@@ -30,7 +28,7 @@ from holdfast.locks.client import Client as Core
 from holdfast.locks.hold import Hold
 from holdfast.locks.latch import KEEP, LatchFront
 from holdfast.locks.log import LogFront
-from holdfast.locks.naming import namer
+from holdfast.locks.naming import check_function, check_result, namer
 from holdfast.locks.partition import PartitionFront, name_member
 from holdfast.locks.row_lock import RowOptions, lock_row
 from holdfast.locks.spec import Options, Spec, make_spec
@@ -80,12 +78,13 @@ class Client:
 
     def lock_all(self, *names: str, **options: Unpack[Options]) -> AllLocks:
         """Several locks, all or none, taken in one order whoever asks."""
-        return AllLocks(self._core, [make_spec("lock", name, **options) for name in several.in_order(names)])
+        specs = [self._checked(make_spec("lock", name, **options)) for name in several.in_order(names)]
+        return AllLocks(self._core, specs)
 
     def election(self, name: str, value: str = "", **options: Unpack[Options]) -> Election:
         """An election; `value` is what others see of us while we lead."""
         options["note"] = election.check_value(value)
-        return Election(self._core, make_spec("election", name, **options))
+        return Election(self._core, self._checked(make_spec("election", name, **options)))
 
     def barrier(self, name: str, parties: int) -> Barrier:
         """Where `parties` wait for each other, generation after generation."""
@@ -157,14 +156,13 @@ class Client:
         """Run a function under a lock whose name is made from its arguments: `"invoice:{invoice_id}"`."""
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
-            if inspect.iscoroutinefunction(function):
-                raise InvalidRequest("function", function.__name__, "a coroutine needs a client of holdfast.aio")
+            check_function(function, awaited=False)
             make_name = namer(name, function)
 
             @functools.wraps(function)
             def call(*args: P.args, **kwargs: P.kwargs) -> R:
                 with self.lock(make_name(*args, **kwargs), **options):
-                    return function(*args, **kwargs)
+                    return check_result(function, function(*args, **kwargs))
 
             return call
 
@@ -174,7 +172,7 @@ class Client:
         return Lock(self._core, self._checked(spec))
 
     def _checked(self, spec: Spec) -> Spec:
-        return settings.check_supported(self.guarantees, str(self._core), spec)
+        return settings.check_supported(self._core, spec)
 
 
 def connect(

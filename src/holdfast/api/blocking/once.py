@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast.api.blocking.grant import Grant
 from holdfast.api.waiting import Wait, chosen
-from holdfast.errors import InvalidRequest
 from holdfast.locks.client import Client as Core
 from holdfast.locks.hold import Hold
-from holdfast.locks.naming import namer
+from holdfast.locks.naming import check_function, namer
 from holdfast.locks.once import OnceFront
 from holdfast.locks.spec import Spec
 from holdfast.runtime.blocking import run
@@ -57,8 +55,7 @@ class Once:
 
         The function gets the grant before what it is called with.
         """
-        if inspect.iscoroutinefunction(function):
-            raise InvalidRequest("function", function.__name__, "a coroutine needs a client of holdfast.aio")
+        check_function(function, awaited=False)
         make_name = namer(self._spec.name, function, after=1)
 
         @functools.wraps(function)
