@@ -58,7 +58,7 @@ def stand_of(nodes: list[str], index: int) -> Position:
 def test_a_writer_waits_for_the_one_before_it() -> None:
     nodes = [node(1), node(2), node(3, "s"), node(4)]
 
-    assert stand_of(nodes, 0) == (True, 0, None, 0, False)
+    assert stand_of(nodes, 0) == (True, 0, None, False)
     assert stand_of(nodes, 1)[:3] == (False, 1, nodes[0])
     assert stand_of(nodes, 3)[:3] == (False, 3, nodes[2])
 
@@ -81,15 +81,8 @@ def test_the_first_without_a_permit_waits_for_any_and_the_next_for_the_one_befor
     nodes = [node(number, "p2") for number in range(4)]
 
     assert [stand_of(nodes, index).held for index in range(4)] == [True, True, False, False]
-    assert stand_of(nodes, 2) == (False, 1, None, 0, True)
-    assert stand_of(nodes, 3) == (False, 2, nodes[2], 0, False)
-
-
-def test_whoever_came_first_decides_the_limit() -> None:
-    nodes = [node(1, "p2"), node(2, "p3")]
-
-    assert stand_of(nodes, 0).held
-    assert stand_of(nodes, 1).wrong_limit == 2
+    assert stand_of(nodes, 2) == (False, 1, None, True)
+    assert stand_of(nodes, 3) == (False, 2, nodes[2], False)
 
 
 def test_a_claim_that_is_not_there_has_no_position() -> None:

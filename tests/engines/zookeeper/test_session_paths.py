@@ -21,9 +21,13 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def fill(locks: holdfast.Client) -> list[holdfast.Grant]:
     """Take locks until the client may take no more."""
     held: list[holdfast.Grant] = []
-    with pytest.raises(EngineUnavailable, match="as many claims as ZooKeeper can end with one session") as refused:
+
+    def take_all() -> None:
         while True:
             held.append(locks.lock(f"{NAME}{len(held)}").acquire())
+
+    with pytest.raises(EngineUnavailable, match="as many claims as ZooKeeper can end with one session") as refused:
+        take_all()
     assert refused.value.outcome == "not done"
     return held
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from kazoo.exceptions import (
@@ -22,10 +24,11 @@ from kazoo.exceptions import (
     UnknownSessionError,
 )
 
+from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.link import Batch, Link
 from holdfast.errors import EngineUnavailable, Outcome
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import AsyncioSignal
+from holdfast.runtime.asyncio import AsyncioSignal, call_in_loop
 from holdfast.runtime.blocking import ThreadSignal
 from holdfast.runtime.io import Io
 
@@ -66,11 +69,28 @@ class ZooKeeperAsyncioPort:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
+        self._answered: deque[AsyncioSignal] = deque()
+        self._told = False
+        """Whether the loop is about to look at what was answered."""
 
     async def call(self, request: Sequence[Any], until: float) -> bool:
         answered = AsyncioSignal(self.loop)
-        Batch(request, answered.set)
-        return await answered.wait(max(0.0, until - clock.now()))
+        Batch(request, partial(self._tell, answered))
+        in_time = await answered.wait(max(0.0, until - clock.now()))
+        return in_time or all(result.ready() for result in request)
+
+    def _tell(self, answered: AsyncioSignal) -> None:
+        """In the connection's thread. Waking the loop for each answer would take more time than all the rest of it."""
+        self._answered.append(answered)
+        if not self._told:
+            self._told = True
+            call_in_loop(self.loop, self._wake)
+
+    def _wake(self) -> None:
+        # In this order: whoever is told of too late for this look wakes the loop again.
+        self._told = False
+        while self._answered:
+            self._answered.popleft().set()
 
 
 class Asker:
@@ -103,16 +123,30 @@ class Asker:
         (found,) = await self.answers(link, until, result)
         return found
 
-    async def together(self, link: Link, until: float, transaction: Any) -> Any:
-        """The results of a transaction's steps, or the one refusal that undid all of it."""
-        results = await self.answer(link, until, transaction.commit_async())
+    async def together(
+        self,
+        link: Link,
+        until: float,
+        transaction: Any,
+        hear: Callable[[Answer], object] | None = None,
+        *,
+        first: bool = False,
+    ) -> Any:
+        """The results of a transaction's steps, or the one refusal that undid all of it.
+
+        `hear` is called with the answer in the connection's thread. `first`: it is sent before all that waits.
+        """
+        sent = link.kazoo.commit_first(transaction) if first else transaction.commit_async()
+        if hear is not None:
+            sent.rawlink(hear)
+        results = await self.answer(link, until, sent)
         if isinstance(results, Exception):
             return results
         refusals = [result for result in results if isinstance(result, Exception)]
         if not refusals:
             return results
-        first = next((refusal for refusal in refusals if not isinstance(refusal, _FOLLOWS)), refusals[0])
-        return self._judged(first)
+        cause = next((refusal for refusal in refusals if not isinstance(refusal, _FOLLOWS)), refusals[0])
+        return self._judged(cause)
 
     def _outcome(self, result: Any) -> Any:
         if result.exception is None:

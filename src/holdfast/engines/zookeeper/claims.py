@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError, NoNodeError
-from kazoo.protocol.serialization import Delete, GetChildren, SetData
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import Delete, GetData, SetData
 from kazoo.protocol.states import EventType
 
 from holdfast.core.table.commands import GRANTED, Done, Notice, SessionOver, WrongLimit
@@ -21,19 +21,25 @@ from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.asking import Dropped, LinkOver
 from holdfast.engines.zookeeper.connection import Message
 from holdfast.engines.zookeeper.ledger import Entry, Member, packed, unpacked
-from holdfast.engines.zookeeper.line import Position, Stand, in_order, position, prefix
+from holdfast.engines.zookeeper.line import Position, in_order, position, prefix, read
 from holdfast.engines.zookeeper.link import Batch, Link
-from holdfast.engines.zookeeper.part import Part
+from holdfast.engines.zookeeper.permits import PermitVerbs
+from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, Place, Refused
 
 WITHDRAWN = "it was withdrawn"
 VANISHED = "its node was removed"
 
+POLL_REST = 2.0
+"""For how many seconds the list of a queue serves those who look without having been woken."""
+PERMITS = "permits"
+"""What a claim watches that waits for a permit, in place of a node."""
+
 Entered = Standing | Refused | WrongLimit
 
 
-class ClaimVerbs(Part):
+class ClaimVerbs(PermitVerbs):
     """Enter, look, release, leave."""
 
     async def enter(self, claim: Claim, until: float) -> Entered:
@@ -45,10 +51,7 @@ class ClaimVerbs(Part):
             if entry is None:
                 self.reserve_paths(member, claim)
                 return await self._enter(member, claim, until)
-            standing = await self._look(entry, until)
-            if isinstance(standing, Place):
-                await self.see_notes(entry, until)
-            return standing
+            return await self._poll(entry, until)
         except LinkOver:
             return SessionOver()
         except EngineUnavailable as error:
@@ -73,7 +76,7 @@ class ClaimVerbs(Part):
             )
             raise EngineUnavailable(self.address, problem, "not done")
 
-    async def look(self, claim: Claim, until: float) -> Standing:
+    async def look(self, claim: Claim, until: float) -> Standing | WrongLimit:
         member = self.ledger.member(claim.session)
         if member is None:
             return SessionOver()
@@ -84,33 +87,48 @@ class ClaimVerbs(Part):
             standing = await self._look(entry, until)
         except LinkOver:
             return SessionOver()
-        assert not isinstance(standing, Refused | WrongLimit)
+        assert not isinstance(standing, Refused)
         return standing
 
     async def _enter(self, member: Member, claim: Claim, until: float) -> Entered:
-        """Stand in line. A creation whose answer was lost is looked for before it is repeated."""
-        link, parent = member.link, self.layout.line(claim.kind, claim.name)
-        data = member.describe(claim)
-        packed_data = packed(data)
+        """Join a queue."""
+        parent = self.layout.line(claim.kind, claim.name)
         self.ledger.used[parent] = self.io.now()
+        view, kept = member.join(parent), list[Entry]()
+        try:
+            return await self._create(member, claim, view, kept, until)
+        finally:
+            if not kept:
+                member.part(view)
+
+    async def _create(self, member: Member, claim: Claim, view: QueueView, kept: list[Entry], until: float) -> Entered:
+        """Make the claim's node. A creation whose answer was lost is looked for before it is repeated."""
+        link, parent, data = member.link, view.parent, member.describe(claim)
+        packed_data = packed(data)
         unanswered = False
+
+        def keep(node: str) -> Entry:
+            entry = member.enrol(Entry(claim, link, parent, node, data, view))
+            kept.append(entry)
+            return entry
+
         while True:
             await self.ready(link, until, "unknown" if unanswered else "not done")
             try:
                 if unanswered:
                     node = await self.find(link, parent, claim.id, until)
                     if node is not None:
-                        entry = member.claims[claim.id] = Entry(claim, link, parent, node, data)
-                        return await self._look(entry, until)
+                        view.add(node)
+                        return await self._look(keep(node), until)
                 kazoo = link.kazoo
                 member.sent.add(claim.id)
-                created, listed = await self.answers(
-                    link, until,
-                    kazoo.create_async(
-                        f"{parent}/{prefix(claim)}", packed_data, ephemeral=True, sequence=True, include_data=True
-                    ),
-                    kazoo.get_children_async(parent, include_data=True),
-                )  # fmt: skip
+                asked = [kazoo.create_in_order(f"{parent}/{prefix(claim)}", packed_data)]
+                asked[0].rawlink(partial(_made, view))
+                if view.own == 1 and not view.lists:
+                    # Nobody else here can tell us how the queue looks.
+                    asked.append(kazoo.get_children_async(parent, include_data=True))
+                    asked[1].rawlink(partial(_listed, view))
+                created, *listed = await self.answers(link, until, *asked)
             except Dropped:
                 unanswered = True
                 continue
@@ -118,14 +136,16 @@ class ClaimVerbs(Part):
                 await self._make_line(link, claim, until)
                 continue
             path, stat = created
-            node = path[len(parent) + 1 :]
-            entry = member.claims[claim.id] = Entry(claim, link, parent, node, data)
-            if isinstance(listed, NoNodeError):
+            entry = keep(path[len(parent) + 1 :])
+            if not listed or isinstance(listed[0], NoNodeError):
                 return await self._look(entry, until)
-            children, above = listed
-            # Nobody has come or gone between: at the moment of its creation it was where the list shows it.
-            zxid = stat.czxid if above.pzxid == stat.czxid else None
-            return await self._stands(entry, in_order(children), zxid, until)
+            children, above = listed[0]
+            zxid = None
+            if above.pzxid == stat.czxid:
+                # Nobody has come or gone between: at the moment of its creation it was where the list shows it.
+                then = position(in_order(children), entry.node)
+                zxid = stat.czxid if then is not None and then.held else None
+            return await self._stands(entry, zxid, until)
 
     async def _make_line(self, link: Link, claim: Claim, until: float) -> None:
         paths = [self.layout.line(claim.kind, claim.name)]
@@ -164,53 +184,73 @@ class ClaimVerbs(Part):
             # A node of a session that is dying would be gone under our hands.
             return node if stat is not None and stat.ephemeralOwner == link.session_id else None
 
-    async def _look(self, entry: Entry, until: float) -> Entered:
-        """How a claim stands now; if it may be at the head, the write that confirms it travels with the list."""
-        if entry.token is not None:
-            return entry.granted()
-        link = entry.link
-        while True:
-            await self.ready(link, until)
-            sent, entry.asked = entry.asked or [link.kazoo.get_children_async(entry.parent)], None
-            try:
-                listed, *written = await self.answers(link, until, *sent)
-            except Dropped:
-                continue
-            if isinstance(listed, NoNodeError) or any(isinstance(one, Exception) for one in written):
-                return self._vanished(entry)
-            zxid = written[0].mzxid if written else None
-            return await self._stands(entry, in_order(listed), zxid, until)
+    async def _poll(self, entry: Entry, until: float) -> Entered:
+        """Look without having been woken. One list of the queue serves all who do that within a while."""
+        view, now = entry.view, self.io.now()
+        if entry.token is None and now - view.listed_at >= POLL_REST:
+            await self.refresh(view, until)
+        standing = await self._stands(entry, None, until) if entry.asked is None else await self._look(entry, until)
+        if isinstance(standing, Place) and now - view.notes_seen_at >= POLL_REST:
+            view.notes_seen_at = now
+            await self.see_notes(entry, until)
+        return standing
 
-    async def _stands(self, entry: Entry, stands: list[Stand], zxid: int | None, until: float) -> Entered:
-        """What the line means for a claim. `zxid` is of a write that is later than all that held before."""
+    async def _look(self, entry: Entry, until: float) -> Entered:
+        """How a claim stands now; the write that confirms its grant may be under way."""
+        asked, entry.asked = entry.asked, None
+        zxid = None
+        if asked is not None:
+            try:
+                _, written = await self.answers(entry.link, until, *asked)
+            except Dropped:
+                return await self._stands(entry, None, until)
+            if isinstance(written, Exception):
+                return self._vanished(entry)
+            zxid = written.mzxid if entry.confirmed else None
+        elif entry.claim.limit and entry.token is None:
+            await self.refresh(entry.view, until)
+        return await self._stands(entry, zxid, until)
+
+    async def _stands(self, entry: Entry, zxid: int | None, until: float) -> Entered:
+        """What the queue means for a claim. `zxid` is of a write that is later than all that held before."""
+        view = entry.view
         while True:
-            found = position(stands, entry.node)
+            if entry.token is not None:
+                return entry.granted()
+            if not view.knows(entry.node):
+                zxid = None
+                await self.refresh(view, until)
+            found = view.position(entry.node)
             if found is None:
                 return self._vanished(entry)
-            if found.wrong_limit:
-                await self.withdraw(entry, until)
-                return WrongLimit(found.wrong_limit)
+            if not view.knows(entry.node):
+                continue
+            if entry.claim.limit:
+                other = await self.other_limit(entry, until)
+                if isinstance(other, WrongLimit):
+                    await self.withdraw(entry, until)
+                    return other
+                found = other or found
             if found.held:
                 granted = await self._grant(entry, zxid, until)
                 if granted is not None:
                     return granted
-            elif not entry.claim.waits:
-                await self.withdraw(entry, until)
-                return Refused()
-            else:
-                entry.question = self._question(entry) if found.place == 1 else ()
+                if entry.claim.limit:
+                    # No permit is free yet, whatever the queue says.
+                    found = Position(False, 1, None, first=True)
+            if not found.held:
+                if not entry.claim.waits:
+                    await self.withdraw(entry, until)
+                    return Refused()
+                entry.question = self._question(entry) if found.place == 1 and not entry.claim.limit else ()
                 if await self._watch(entry, found, until):
-                    return Place(found.place)
+                    return Place(max(1, found.place))
             zxid = None
-            (listed,) = await self.read(entry.link, until, lambda kazoo: kazoo.get_children_async(entry.parent))
-            if isinstance(listed, NoNodeError):
-                return self._vanished(entry)
-            stands = in_order(listed)
 
     async def _grant(self, entry: Entry, zxid: int | None, until: float) -> Granted | Gone | None:
         """Take what is ours by our place in line; None if the line has to be looked at again."""
         if entry.claim.limit:
-            return await self._take_slot(entry, until)
+            return await self.take_slot(entry, until)
         link = entry.link
         while zxid is None:
             await self.ready(link, until)
@@ -223,98 +263,94 @@ class ClaimVerbs(Part):
             zxid = written.mzxid
         return entry.grant(self.token(link, zxid))
 
-    async def _take_slot(self, entry: Entry, until: float) -> Granted | None:
-        """Take a free permit: its node and the word of it in ours are one step, whose zxid is the token."""
-        claim, link = entry.claim, entry.link
-        slots = self.layout.slots(claim.kind, claim.name)
-        while True:
-            found, own = await self.read(
-                link, until, lambda kazoo: kazoo.get_children_async(slots), lambda kazoo: kazoo.get_async(entry.path)
-            )
-            if isinstance(own, NoNodeError):
-                return None
-            if isinstance(found, NoNodeError):
-                await self.make_paths(link, [slots], until)
-                continue
-            had = unpacked(own[0]).get("slot")
-            if had is not None:
-                # It was taken, and only the answer was lost.
-                return entry.grant(self.token(link, own[1].mzxid), had)
-            taken = {int(number) for number in found}
-            slot = next((number for number in range(claim.limit) if number not in taken), None)
-            if slot is None:
-                return None
-            data = {**entry.data, "slot": slot}
-            transaction = link.kazoo.transaction()
-            transaction.create(f"{slots}/{slot}", claim.id.encode(), ephemeral=True)
-            transaction.set_data(entry.path, packed(data))
-            try:
-                done = await self.together(link, until, transaction)
-            except Dropped:
-                continue
-            if isinstance(done, NodeExistsError | NoNodeError):
-                continue
-            assert not isinstance(done, Exception)
-            entry.data = data
-            return entry.grant(self.token(link, done[1].mzxid), slot)
-
     async def _watch(self, entry: Entry, found: Position, until: float) -> bool:
         """Have ourselves woken when it may be our turn; False if that is so already."""
-        link, claim = entry.link, entry.claim
-        blocker = found.blocker or "permits"
+        link, claim, view = entry.link, entry.claim, entry.view
+        slots = self.layout.slots(claim.kind, claim.name)
+        blocker = PERMITS if found.first else found.blocker
+        assert blocker is not None
         if entry.watching == blocker:
             return True
         woken = partial(self._woken, entry, blocker)
         await self.ready(link, until)
         kazoo = link.kazoo
         entry.watching = blocker
-        path = self.layout.slots(claim.kind, claim.name) if found.first else f"{entry.parent}/{blocker}"
+        path = slots if found.first else f"{entry.parent}/{blocker}"
         entry.unwatch()
         entry.watch = path, woken
-        if not claim.limit or found.first:
-            # A claim never has children. Unlike a watch on its data, this one sleeps when it is written to.
-            sent = [kazoo.get_children_async(path, watch=woken)]
+        if claim.limit and not found.first:
+            sent = kazoo.get_async(path, watch=woken)
         else:
-            sent = [kazoo.exists_async(path, watch=woken)]
-        if claim.limit:
-            sent.append(kazoo.get_children_async(entry.parent))
+            # A claim never has children. Unlike a watch on its data, this one sleeps when it is written to.
+            sent = kazoo.get_children_async(path, watch=woken)
         try:
-            watched, *listed = await self.answers(link, until, *sent)
+            watched = await self.answer(link, until, sent)
         except Dropped:
             entry.watching = None
             return False
         except BaseException:
             entry.watching = None
             raise
-        if watched is None or isinstance(watched, NoNodeError):
+        if isinstance(watched, NoNodeError):
             entry.watching = None
             if found.first:
-                await self.make_paths(link, [self.layout.slots(claim.kind, claim.name)], until)
+                await self.make_paths(link, [slots], until)
+            else:
+                view.gone(blocker)
             return False
-        # Whoever took its permit before the watch was there will not wake us.
-        return not listed or position(in_order(listed[0]), entry.node) == found
+        if not claim.limit:
+            return True
+        if found.first:
+            if len(watched) >= claim.limit:
+                return True
+            # Whoever was before us may have gone before the watch was there. It is woken if a permit is taken.
+            await self.refresh(view, until)
+            now = view.position(entry.node)
+            return now is not None and not now.held
+        if "slot" not in unpacked(watched[0]):
+            return True
+        # It took its permit before the watch was there, and will not wake us. The permits do.
+        if next((stand.limit for stand in view.stands() if stand.node == blocker), claim.limit) != claim.limit:
+            entry.watching = None
+            return False
+        return await self._watch(entry, Position(False, found.place, None, first=True), until)
 
     def _question(self, entry: Entry) -> tuple[Message, ...]:
-        """What is asked when the one before it goes: the line, then the write that confirms the grant.
+        """What is asked when the one before it goes: the record of its removal, then the write that confirms the grant.
 
-        In this order: a write before the list could be older than a grant that was handed over between the two.
+        In this order: a write before the record could be older than a grant that was handed over between the two.
         """
-        return Message(GetChildren(entry.parent, None)), Message(SetData(entry.path, packed(entry.data), -1))
+        return Message(GetData(entry.parent, None)), Message(SetData(entry.path, packed(entry.data), -1))
 
     def _woken(self, entry: Entry, blocker: str, event: Any) -> None:
         """In the connection's thread."""
         if entry.watching == blocker:
             entry.watching = None
         tell = partial(self.engine.deliver, Notice(entry.claim.session, entry.claim.id, GRANTED))
-        if event.type == EventType.DELETED and entry.question and not entry.claim.limit:
-            # It is our turn as good as certainly: from here, the grant is confirmed before anybody wakes up. Whoever
-            # waits sleeps on until the answers are there, and takes no time from the thread that fetches them.
-            entry.asked = [Answer(), Answer()]
-            for message, answer in zip(entry.question, entry.asked, strict=True):
-                entry.link.kazoo.send(message, answer)
-            Batch(entry.asked, tell)
-        else:
+        if event.type != EventType.DELETED or entry.claim.limit:
             tell()
+            return
+        entry.view.gone(blocker)
+        if not entry.view.waits_for(entry.node, blocker):
+            tell()
+            return
+        # It is our turn as good as certainly: from here, the grant is confirmed before anybody wakes up. Whoever
+        # waits sleeps on until the answers are there, and takes no time from the thread that fetches them.
+        entry.asked, entry.confirmed = [Answer(), Answer()], False
+        entry.asked[0].rawlink(partial(self._judge, entry, blocker))
+        asked = entry.asked
+        for message, answer in zip(entry.question or self._question(entry), asked, strict=True):
+            entry.link.kazoo.send(message, answer)
+        Batch(asked, tell)
+
+    def _judge(self, entry: Entry, blocker: str, answer: Answer) -> None:
+        """Whether the one before it was removed, and not adopted: its remover leaves a record. In the same thread."""
+        if answer.exception is not None:
+            return
+        record, stand = unpacked(answer.value[0]), read(blocker)
+        if stand is not None and record.get("claim") == stand.claim and "adopter" not in record:
+            entry.view.removed(blocker)
+            entry.confirmed = True
 
     def _vanished(self, entry: Entry) -> Gone:
         reason = entry.link.gone.get(entry.claim.id, VANISHED)
@@ -346,29 +382,21 @@ class ClaimVerbs(Part):
                 parent = self.layout.line(claim.kind, claim.name)
                 node = await self.find(member.link, parent, claim.id, until)
                 if node is not None:
-                    entry = member.claims[claim.id] = Entry(claim, member.link, parent, node, member.describe(claim))
+                    data = member.describe(claim)
+                    entry = member.enrol(Entry(claim, member.link, parent, node, data, member.join(parent)))
             if entry is not None:
                 if claim.limit and entry.slot is None:
-                    await self._find_slot(entry, until)
+                    await self.find_slot(entry, until)
                 await self.withdraw(entry, until)
             member.paths.free(claim.id)
         except LinkOver:
             return Done()
         return Done()
 
-    async def _find_slot(self, entry: Entry, until: float) -> None:
-        """The permit that a claim may have taken without hearing of it."""
-        _, own = await self.read(
-            entry.link, until,
-            lambda kazoo: kazoo.sync_async(entry.path), lambda kazoo: kazoo.get_async(entry.path),
-        )  # fmt: skip
-        if not isinstance(own, NoNodeError):
-            entry.slot = unpacked(own[0]).get("slot")
-
     async def withdraw(self, entry: Entry, until: float) -> bool:
         """Remove a claim's node; whether it was there."""
         await self.ready(entry.link, until, "unknown")
-        done = await self.together(entry.link, until, self.removal(entry))
+        done = await self.together(entry.link, until, self.removal(entry), partial(_removed, entry))
         self.ledger.used[entry.parent] = self.io.now()
         self.ledger.forget(entry)
         if isinstance(done, Exception):
@@ -390,3 +418,21 @@ class ClaimVerbs(Part):
 
     async def see_notes(self, entry: Entry, until: float) -> None:
         """Look whether somebody before us was told to go; see the verbs for people."""
+
+
+def _made(view: QueueView, answer: Answer) -> None:
+    """A node was made, if it was; in the connection's thread."""
+    if answer.exception is None:
+        view.add(answer.value[0][len(view.parent) + 1 :])
+
+
+def _listed(view: QueueView, answer: Answer) -> None:
+    """The queue was listed; in the connection's thread."""
+    if answer.exception is None:
+        view.take(answer.value[0])
+
+
+def _removed(entry: Entry, answer: Answer) -> None:
+    """A claim's node was removed by its own client, if it was there; in the connection's thread."""
+    if answer.exception is None and not any(isinstance(one, Exception) for one in answer.value):
+        entry.view.removed(entry.node)

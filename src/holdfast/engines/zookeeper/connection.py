@@ -19,8 +19,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionClosedError, ConnectionDropped
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import AUTH_XID, ConnectionHandler
-from kazoo.protocol.serialization import Auth, Connect, Watch, int_struct, write_string
+from kazoo.protocol.serialization import Auth, Connect, Create2, Transaction, Watch, int_struct, write_string
 from kazoo.protocol.states import KeeperState
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from holdfast.engines.zookeeper.address import ZooKeeperAddress
 from holdfast.engines.zookeeper.answer import Answer
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from holdfast.engines.zookeeper.link import Link
 
 A_READ = 65536
+MOST_UNANSWERED = 500
+"""How many requests are under way at once: a heartbeat must not wait until a server has answered thousands."""
+ENDED = (KeeperState.AUTH_FAILED, KeeperState.CLOSED, KeeperState.EXPIRED_SESSION)
+EPHEMERAL, SEQUENTIAL = 1, 2
 MOST_XID = 2**31 - 1
 _HEAD = struct.Struct("!ii")
 """Of a request: the length of what follows, and its number."""
@@ -59,10 +64,10 @@ class AddWatch(NamedTuple):
 class Message:
     """A request as it is sent, but for its number: made by whoever asks, not in the thread that all wait for."""
 
-    __slots__ = ("body", "request")
+    __slots__ = ("body", "first", "request")
 
-    def __init__(self, request: Any) -> None:
-        self.request = request
+    def __init__(self, request: Any, *, first: bool = False) -> None:
+        self.request, self.first = request, first
         self.body = int_struct.pack(request.type) + request.serialize()
 
 
@@ -137,14 +142,33 @@ class Kazoo(KazooClient):  # type: ignore[misc]
     """kazoo's client, which rings once for all that wait to be sent."""
 
     def _call(self, request: Any, result: Any) -> Any:
-        if self._state in (KeeperState.AUTH_FAILED, KeeperState.CLOSED, KeeperState.EXPIRED_SESSION):
+        if self._state in ENDED:
             return super()._call(request, result)
         self.send(Message(request), result)
         return None
 
+    def create_in_order(self, path: str, data: bytes) -> Answer:
+        """Create an ephemeral node with a sequence number: its path and stat. In a third of the time of kazoo's own."""
+        answer = Answer()
+        self._call(Create2(path, data, self.default_acl or OPEN_ACL_UNSAFE, EPHEMERAL | SEQUENTIAL), answer)
+        return answer
+
+    def commit_first(self, transaction: Any) -> Answer:
+        """Commit a transaction before all that waits to be sent: the heartbeat, which nothing may delay."""
+        answer = Answer()
+        request = Transaction(transaction.operations)
+        if self._state in ENDED:
+            super()._call(request, answer)
+        else:
+            self.send(Message(request, first=True), answer)
+        return answer
+
     def send(self, message: Message, answer: Answer | None) -> None:
         """Send a message when it is its turn. One that is sent while there is no connection waits for the next."""
-        self._queue.append((message, answer))
+        if message.first:
+            self._queue.appendleft((message, answer))
+        else:
+            self._queue.append((message, answer))
         if self._connection._write_sock is not None:
             self._connection.wake()
         elif answer is not None:
@@ -163,6 +187,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         """What was read and not yet taken."""
         self._reading = False
         """Whether all that waits to be sent is about to be sent, without a bell."""
+        self._rung = False
+        """Whether the bell was rung and not yet emptied: to ring it again would only cost time."""
 
     def _connect(self, *args: Any) -> Any:
         self._buffer = b""
@@ -230,14 +256,24 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def wake(self) -> None:
         """Have the connection's thread look at what is to be sent; never waits, also not in that thread itself."""
         bell = self._write_sock
-        if bell is not None and not self._reading:
-            with suppress(BlockingIOError, OSError):
+        if bell is not None and not self._reading and not self._rung:
+            # An interrupt inside leaves the flag down: otherwise nobody would ever ring again.
+            self._rung = True
+            try:
                 bell.send(b"!")
+            except BlockingIOError:
+                return  # a bell that is full has rung
+            except OSError:
+                self._rung = False
+            except BaseException:
+                self._rung = False
+                raise
 
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         self._send_all(connect_timeout)
         with suppress(BlockingIOError):
             self._read_sock.recv(A_READ)
+        self._rung = False
         # Whoever has rung before the bell was emptied.
         self._send_all(connect_timeout)
 
@@ -245,7 +281,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         """Send all that waits, as one message."""
         queue, pending = self.client._queue, self.client._pending
         parts: list[bytes] = []
-        while queue:
+        while queue and (len(pending) < MOST_UNANSWERED or queue[0][0].first):
             message, answer = queue.popleft()
             request, body = message.request, message.body
             if request.type == Auth.type:

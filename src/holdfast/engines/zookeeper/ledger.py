@@ -13,6 +13,7 @@ from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.connection import Message
 from holdfast.engines.zookeeper.life import Life
 from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
 
@@ -30,6 +31,7 @@ class Entry:
     node: str
     """The name of its node."""
     data: dict[str, Any]
+    view: QueueView
     token: int | None = None
     slot: int | None = None
     granted_at: float = 0.0
@@ -38,9 +40,11 @@ class Entry:
     watch: tuple[str, Callable[..., None]] | None = None
     """The path of its last watch, and what is called back."""
     question: tuple[Message, ...] = ()
-    """What is sent when the one before it goes, if it was the next in line when it was last looked at."""
+    """What is sent when the one before it goes, if it was the next in the queue when it was last looked at."""
     asked: list[Answer] | None = None
     """The answers to that, once it was sent."""
+    confirmed: bool = False
+    """Whether they prove that the one before it was removed, and not adopted."""
 
     @property
     def path(self) -> str:
@@ -119,6 +123,30 @@ class Member:
     sent: set[str] = field(default_factory=set)
     """Claims on their way in whose creation was sent."""
     paths: SessionPaths = field(default_factory=SessionPaths)
+    views: dict[str, QueueView] = field(default_factory=dict)
+    """By path: the queues in which it has claims."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def join(self, parent: str) -> QueueView:
+        """The view of a queue, for one more claim in it."""
+        with self.lock:
+            view = self.views.get(parent)
+            if view is None:
+                view = self.views[parent] = QueueView(self.link, parent)
+            view.own += 1
+            return view
+
+    def part(self, view: QueueView) -> None:
+        """One claim less in a queue."""
+        with self.lock:
+            view.own -= 1
+            if not view.own:
+                self.views.pop(view.parent, None)
+
+    def enrol(self, entry: Entry) -> Entry:
+        """Keep a claim that has joined its view."""
+        self.claims[entry.claim.id] = entry
+        return entry
 
     def describe(self, claim: Claim) -> dict[str, Any]:
         """What people see of a claim."""
@@ -176,7 +204,8 @@ class Ledger:
         """Its node is gone."""
         member = self.members.get(entry.claim.session)
         if member is not None:
-            member.claims.pop(entry.claim.id, None)
+            if member.claims.pop(entry.claim.id, None) is not None:
+                member.part(entry.view)
             member.link.gone.pop(entry.claim.id, None)
             member.paths.free(entry.claim.id)
         entry.unwatch()

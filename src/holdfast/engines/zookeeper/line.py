@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from holdfast.model import Claim
 
 LAYOUT = 1
-_WRAP = 2**32
+WRAP = 2**32
 
 
 class Layout:
@@ -108,8 +108,8 @@ def in_order(nodes: Iterable[str]) -> list[Stand]:
     if not stands:
         return stands
     low = min(stand.number for stand in stands)
-    if max(stand.number for stand in stands) - low >= _WRAP // 2:
-        return sorted(stands, key=lambda stand: stand.number % _WRAP)
+    if max(stand.number for stand in stands) - low >= WRAP // 2:
+        return sorted(stands, key=lambda stand: stand.number % WRAP)
     return sorted(stands, key=lambda stand: stand.number)
 
 
@@ -121,8 +121,6 @@ class Position(NamedTuple):
     """1 is next; 0 if it holds."""
     blocker: str | None
     """The node whose end it waits for."""
-    wrong_limit: int = 0
-    """The limit that those ahead have, if it is another one."""
     first: bool = False
     """Whether it is the first that has no permit: it watches the permits, the others those before them."""
 
@@ -134,12 +132,10 @@ def position(stands: list[Stand], node: str) -> Position | None:
         return None
     own, ahead = stands[index], stands[:index]
     if own.limit:
-        others = [stand.limit for stand in ahead if stand.limit != own.limit]
-        if others:
-            return Position(False, 0, None, others[0])
+        # Claims with another limit are looked at by themselves: they hold, and ours is refused, or they go.
         held = index < own.limit
         first = index == own.limit
-        return Position(held, max(0, index - own.limit + 1), None if held or first else ahead[-1].node, 0, first)
+        return Position(held, max(0, index - own.limit + 1), None if held or first else ahead[-1].node, first)
     holding = count_holding(stands)
     if index < holding:
         return Position(True, 0, None)

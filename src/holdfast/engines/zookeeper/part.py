@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from holdfast.engines.zookeeper.asking import Asker, Dropped, LinkOver
+from holdfast.engines.zookeeper.asking import Asker, Dropped, Late, LinkOver
 from holdfast.engines.zookeeper.ledger import packed, unpacked
 from holdfast.engines.zookeeper.line import LAYOUT
 from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.errors import EngineUnavailable, HoldfastError, Outcome
 from holdfast.model import MAX_TOKEN
 from holdfast.runtime.io import Io, Signal
@@ -110,6 +111,17 @@ class Part(Asker):
             sent.insert(0, lambda kazoo: kazoo.sync_async(path))
         *_, found = await self.read(link, until, *sent)
         return [] if isinstance(found, NoNodeError) else found
+
+    async def refresh(self, view: QueueView, until: float) -> None:
+        """Have the queue listed by a request that is sent from now on, one for all who ask meanwhile."""
+        while True:
+            await self.ready(view.link, until)
+            before, signal = view.lists, self.io.signal()
+            view.ask(signal.set, self.io.now())
+            if not await self.io.wait(signal, until):
+                raise Late(self.address, "no answer came in time", "unknown")
+            if view.lists != before:
+                return
 
     async def contents(self, link: Link, paths: list[str], until: float) -> list[Any]:
         """Data and stat of each node, None for one that is gone."""

@@ -15,6 +15,7 @@ from holdfast.engines.zookeeper.claims import WITHDRAWN, ClaimVerbs
 from holdfast.engines.zookeeper.ledger import Condemned, Entry, packed, unpacked
 from holdfast.engines.zookeeper.line import Stand, count_holding, in_order, letters, unquoted
 from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, LockInfo, Party
 
@@ -208,8 +209,7 @@ class PeopleVerbs(ClaimVerbs):
     async def see_notes(self, entry: Entry, until: float) -> None:
         """Look whether somebody before us was told to go by a breaker who may be gone meanwhile."""
         claim, link = entry.claim, entry.link
-        stands = in_order(await self.children(link, entry.parent, until))
-        for stand in stands[:NOTES_SEEN]:
+        for stand in entry.view.first(NOTES_SEEN):
             if stand.node != entry.node:
                 note = await self._note(link, stand.session, until)
                 if note is not None and stand.claim in note[1]["ended"]:
@@ -245,7 +245,7 @@ class PeopleVerbs(ClaimVerbs):
                 stands = in_order(await self.children(link, parent, until, synced=True))
                 own = next((stand for stand in stands if stand.claim == claim.id), None)
                 if own is not None:
-                    return await self._adopted(Entry(claim, link, parent, own.node, {}), until)
+                    return await self._adopted(Entry(claim, link, parent, own.node, {}, QueueView(link, parent)), until)
                 sender = next((stand for stand in stands if stand.claim == source), None)
                 note = None if sender is None else await self._note(link, sender.session, until)
                 (found,) = [None] if sender is None else await self.contents(link, [f"{parent}/{sender.node}"], until)
@@ -256,8 +256,8 @@ class PeopleVerbs(ClaimVerbs):
                 about = unpacked(found[0])
                 if not ticket or about.get("ticket") != ticket:
                     return Gone("the text is not the one that hand_over() gave last")
-                entry = Entry(claim, link, parent, f"{letters(claim)}.{claim.id}.{sender.node.rpartition('.')[2]}", {})
-                entry.data = member.describe(claim)
+                node = f"{letters(claim)}.{claim.id}.{sender.node.rpartition('.')[2]}"
+                entry = Entry(claim, link, parent, node, member.describe(claim), QueueView(link, parent))
                 if about.get("hold_left") is not None:
                     # It ends when the sender's hold would have ended, by the server's clock.
                     entry.data["hold_left"], entry.data["handed_at"] = about["hold_left"], found[1].mtime
@@ -281,6 +281,7 @@ class PeopleVerbs(ClaimVerbs):
         if slot is not None:
             entry.data["slot"] = slot
         record = {"claim": sender.claim, "owner": about.get("owner"), "token": about.get("token"), "how": "released"}
+        record["adopter"] = claim.id
         transaction = entry.link.kazoo.transaction()
         transaction.set_data(parent, packed(record))
         transaction.delete(f"{parent}/{sender.node}", version)
@@ -309,6 +310,8 @@ class PeopleVerbs(ClaimVerbs):
             asked = entry.claim.max_hold
             entry.claim = replace(entry.claim, max_hold=left if asked is None else min(left, asked))
         member = self.ledger.members[entry.claim.session]
-        member.claims[entry.claim.id] = entry
+        entry.view = member.join(entry.parent)
+        entry.view.add(entry.node)
+        member.enrol(entry)
         self.ledger.used[entry.parent] = self.io.now()
         return entry.grant(self.token(entry.link, found[1].czxid), entry.data.get("slot"))

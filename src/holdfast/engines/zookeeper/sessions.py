@@ -131,7 +131,7 @@ class SessionVerbs(Part):
             transaction = link.kazoo.transaction()
             transaction.check(note, link.notes_version)
             transaction.set_data(beat, b"")
-            done = await self.together(link, until, transaction)
+            done = await self.together(link, until, transaction, first=True)
             if isinstance(done, BadVersionError):
                 link.noted = True
                 continue
