@@ -3,7 +3,8 @@
 What comes while calls are under way goes into the next one, as transactions inside a
 transaction: the cluster decides on all of them in one step, and writes them once. All parts of
 such a step are compared with the state before it, and what they write has one revision. So a
-step takes at most one part for each line: two claims on one name would have no order.
+step takes at most one part for each line: two claims on one name would have no order. Releases
+and withdrawals of one name have none, and go together.
 """
 
 from __future__ import annotations
@@ -117,21 +118,26 @@ class EtcdAsyncioPort:
             go_on(self._step(parts))
 
     def _gather(self) -> list[Part]:
-        """Parts for one step: one for each line, the earliest first, and as many as the steps under way have.
+        """Parts for one step: urgent ones first, then the earliest, and as many as the steps under way have.
 
         One whose time is over while it waits for its turn is not sent any more: it was not done, and is told so.
         """
         now = clock.now()
+        if any(part.request.urgent for part in self._waiting):
+            self._waiting.sort(key=_later)  # the order among equals is kept
         most = min(MOST_PARTS, max(FEWEST_PARTS, -(-(len(self._waiting) + self._parts) // AT_ONCE)))
-        chosen: dict[str | None, Part] = {}
+        lines: dict[str | None, str] = {}
+        chosen: list[Part] = []
         left: list[Part] = []
         for part in self._waiting:
-            if len(chosen) < most and part.request.together not in chosen and part.until > now:
-                chosen[part.request.together] = part
+            line, alike = part.request.together, part.request.alike
+            if len(chosen) < most and part.until > now and (line not in lines or alike == lines[line] != ""):
+                lines[line] = alike
+                chosen.append(part)
             else:
                 left.append(part)
         self._waiting = left
-        return list(chosen.values())
+        return chosen
 
     async def _step(self, parts: list[Part]) -> None:
         self._alone = len(parts) == 1
@@ -262,6 +268,11 @@ def go_on(work: Coroutine[Any, Any, None]) -> None:
         # What a future says to the task that awaits it, and a task takes back.
         pending._asyncio_future_blocking = False
         pending.add_done_callback(lambda _: go_on(work))
+
+
+def _later(part: Part) -> bool:
+    """Whether a part has to let others pass: releases, withdrawals and grants go first."""
+    return not part.request.urgent
 
 
 def _fail(parts: list[Part], error: Exception) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.core.table.rows import Session
 from holdfast.engines.etcd.keys import Record, Row
+from holdfast.engines.etcd.own_queue import OwnQueue
 from holdfast.model import Claim
 from holdfast.runtime import clock
 
 NOBODY = Session("", 0.0, 0.0)
 MOST_REMEMBERED = 1_000
+
+
+def _nobody(claim_id: str) -> None:
+    """Wakes no claim: there is no client yet."""
 
 
 @dataclass(slots=True)
@@ -36,6 +42,17 @@ class Entry:
     """What its adoption writes into the key of another claim: no other write has this value."""
     slot: int | None = None
     position: int = 0
+    queue: OwnQueue | None = None
+    """The claims of this client on the same name."""
+    queue_of: str = ""
+    sent: bool = False
+    """Whether a request that may create its key was sent."""
+    chained: bool = False
+    """Whether it waits for the own claim before it, and watches nothing."""
+    before: tuple[bytes, int] | None = None
+    """The key that is directly before its own in the queue, and its creation; None if that is not known."""
+    head: bool = False
+    """Whether nothing is before it, once `before` is gone."""
     ahead: bytes = b""
     """The key whose end it waits for."""
     guess: int = 0
@@ -76,6 +93,10 @@ class Ledger:
         self.base_revision = 0
         self.base_until = 0.0
         """When whoever has no session reads it again."""
+        self.wake: Callable[[str], object] = _nobody
+        """Wakes a claim of this client that waits."""
+        self.seen: dict[bytes, float] = {}
+        """By key: when etcd last said that it is still ahead of a claim of this client."""
         self._freed: dict[str, int] = {}
         """By line: the permit that this client gave back last."""
         self.begin(NOBODY)
@@ -87,6 +108,7 @@ class Ledger:
             self.base, self.base_revision = base, base_revision
             self.entries: dict[str, Entry] = {}
             self.overdue: dict[bytes, Overdue] = {}
+            self._queues: dict[str, OwnQueue] = {}
             self._owners: dict[str, int] = {}
             self._seats: dict[str, int] = {}
             """By line: a bit for each number that a claim of this session has there."""
@@ -106,6 +128,26 @@ class Ledger:
                 seat = self._take_seat(line)
                 entry = self._add(Entry(record, f"{line}{seat}".encode(), line, seat))
             return entry
+
+    def queue(self, entry: Entry, line: str) -> OwnQueue:
+        """The own claims on the name of an entry."""
+        if entry.queue is None:
+            with self._lock:
+                entry.queue = self._queues.setdefault(line, OwnQueue())
+                entry.queue_of = line
+        return entry.queue
+
+    def entered(self, entry: Entry) -> None:
+        """The enter of this claim is over: the next ones may be sent."""
+        if entry.queue is not None:
+            for claim_id in entry.queue.entered(entry.claim.id):
+                self.wake(claim_id)
+
+    def still_ahead(self, key: bytes) -> None:
+        """etcd has just said that this key is still there."""
+        if len(self.seen) > MOST_REMEMBERED:
+            self.seen.clear()
+        self.seen[key] = clock.now()
 
     def _take_seat(self, line: str) -> int:
         """The lowest number that is free.
@@ -161,6 +203,13 @@ class Ledger:
                 self._seats[entry.line] &= ~(1 << entry.seat)
                 if not self._seats[entry.line]:
                     del self._seats[entry.line]
+            queue, woken = entry.queue, []
+            if queue is not None:
+                woken = queue.remove(entry)
+                if not queue and self._queues.get(entry.queue_of) is queue:
+                    del self._queues[entry.queue_of]
+        for each in woken:
+            self.wake(each)
 
     def count_down(self, row: Row, seconds: float, reason: str) -> None:
         """A claim of somebody else ends so many seconds after it was first seen, if it is still the same then."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.table.commands import SessionOver
 from holdfast.core.table.rows import WITHDRAWN
 from holdfast.engines.etcd import steps
-from holdfast.engines.etcd.keys import Row, lease_of, new_record, read_row
+from holdfast.engines.etcd.keys import Row, end_of, lease_of, new_record, read_row
 from holdfast.engines.etcd.ledger import Entry
 from holdfast.engines.etcd.wire import Answer, Request
 from holdfast.model import Claim, Gone, Granted, Place, Refused
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from holdfast.engines.etcd.session import Known
 
 MISSING = "etcd no longer has it"
+FEW = 8
+"""So many claims of one client, of which none knows what is before it, are worth one look at the whole line."""
 
 
 class Line:
@@ -45,17 +47,59 @@ class Line:
         session = known.ledger.session
         if session.id != claim.session:
             return SessionOver()
-        lease, rivals = lease_of(claim.session), self.rivals(claim)
-        record = new_record(claim, session, "queued")
-        entry = known.ledger.enter(record, self.own_keys(claim))
+        entry = known.ledger.enter(new_record(claim, session, "queued"), self.own_keys(claim))
         if entry.created:
-            return await self.look(claim, verb)
-        here = (steps.absent(known.keys.tombstone(claim.id)), steps.absent(entry.key))
-        queue = [steps.put(entry.key, record.pack(), lease)] if claim.waits else []
+            return known.remembered(entry) or await self._ask(entry, verb)
+        queue = known.ledger.queue(entry, known.keys.line(claim.kind, claim.name))
+        if claim.waits and not queue.admit(claim.id):
+            return known.unsent(entry)
+        try:
+            entry.sent = True
+            last = queue.last()
+            if last is not None and claim.waits and claim.mode == "exclusive":
+                place = await self._follow(entry, last, verb)
+                if place is not None:
+                    return place
+            return await self._enter(entry, verb)
+        finally:
+            known.ledger.entered(entry)
+
+    async def _follow(self, entry: Entry, last: Entry, verb: VerbCall) -> Any:
+        """Get in line behind an own claim; None if that one is gone. This costs the same for every length of line."""
+        known, claim = self.known, entry.claim
+        answer = await known.call(
+            steps.step(
+                [*self._here(entry), steps.created_at(last.key, last.created)],
+                [steps.put(entry.key, entry.record.pack(), lease_of(claim.session))],
+                [steps.get(entry.key), steps.get(known.keys.tombstone(claim.id))],
+                together=known.keys.line(claim.kind, claim.name),
+            ),
+            verb,
+        )
+        entry.doubtful = entry.doubtful or answer.repeated
+        if not answer.message.succeeded:
+            found = any(steps.kvs(response) for response in answer.message.responses)
+            return await self._entered_before(entry, answer.message, verb) if found else None
+        entry.chained = True
+        known.placed(entry, answer.revision)
+        entry.position = (0 if last.revision else last.position) + 1
+        cycle = await known.deadlock(entry, verb)
+        if cycle is not None:
+            return cycle
+        return known.behind_own(entry) or await self._ask(entry, verb)
+
+    def _here(self, entry: Entry) -> tuple[bytes, bytes]:
+        """What holds for a claim that is new."""
+        return steps.absent(self.known.keys.tombstone(entry.claim.id)), steps.absent(entry.key)
+
+    async def _enter(self, entry: Entry, verb: VerbCall) -> Any:
+        known, claim = self.known, entry.claim
+        lease, rivals, here = lease_of(claim.session), self.rivals(claim), self._here(entry)
+        queue = [steps.put(entry.key, entry.record.pack(), lease)] if claim.waits else []
         answer: Answer = await known.call(
             steps.step(
                 [*here, steps.empty(rivals)],
-                [steps.put(entry.key, record.granted().pack(), lease)],
+                [steps.put(entry.key, entry.record.granted().pack(), lease)],
                 [
                     steps.inner(
                         here,
@@ -67,7 +111,7 @@ class Line:
             ),
             verb,
         )
-        entry.doubtful = answer.repeated
+        entry.doubtful = entry.doubtful or answer.repeated
         if answer.message.succeeded:
             return self.granted(entry, answer.revision)
         second = answer.message.responses[0].response_txn
@@ -80,8 +124,8 @@ class Line:
         own = self.known.own(entry, second)
         if own is None:
             return Gone(WITHDRAWN)
-        entry.created = own.create_revision
-        return await self.look(entry.claim, verb)
+        self.known.placed(entry, own.create_revision)
+        return await self._ask(entry, verb)
 
     async def _queued(self, entry: Entry, answer: Answer, found: Any, response: Any, verb: VerbCall) -> Any:
         claim, known = entry.claim, self.known
@@ -90,28 +134,32 @@ class Line:
         if not claim.waits:
             await known.refused(entry, answer, verb)
             return Refused(ahead[0].party(known.ledger.base) if ahead else None)
-        entry.created = answer.revision
+        known.placed(entry, answer.revision)
         others = response.response_range.count - (claim.mode == "exclusive")
         entry.position = max(1, others)
         cycle = await known.deadlock(entry, verb)
         if cycle is not None:
             return cycle
         if not ahead:
-            return await self.look(claim, verb)
+            return await self._ask(entry, verb)
         return self.behind(entry, ahead[0], answer.revision)
 
     def behind(self, entry: Entry, ahead: Row, revision: int) -> Place:
         """Wait for the end of the one before, from the moment that it was read."""
-        self.known.watch_end(entry, ahead.key, revision + 1)
-        self.known.count_down(ahead)
-        return Place(entry.position, ahead.party(self.known.ledger.base))
+        known = self.known
+        entry.before = ahead.key, ahead.created
+        known.watch_end(entry, ahead.key, revision + 1)
+        known.ledger.still_ahead(ahead.key)
+        known.count_down(ahead)
+        return Place(entry.position, ahead.party(known.ledger.base))
 
     def granted(self, entry: Entry, revision: int) -> Granted:
         """It holds, by the write of this revision."""
         known = self.known
         entry.grant(revision)
         known.stop_waiting(entry)
-        entry.created = entry.created or revision
+        if not entry.created:
+            known.placed(entry, revision)
         return Granted(known.ledger.base + revision, entry.slot, entry.hold_left)
 
     async def look(self, claim: Claim, verb: VerbCall) -> Any:
@@ -122,6 +170,17 @@ class Line:
             return SessionOver() if known.ledger.session.id != claim.session else Gone(WITHDRAWN)
         if entry.revision:
             return Granted(known.ledger.base + entry.revision, entry.slot, entry.hold_left)
+        if not entry.created:
+            return await self.enter(claim, verb)
+        return known.behind_own(entry) or await self._ask(entry, verb)
+
+    async def _ask(self, entry: Entry, verb: VerbCall) -> Any:
+        """Ask etcd how a claim stands that is in line."""
+        known, claim = self.known, entry.claim
+        if entry.revision:
+            return Granted(known.ledger.base + entry.revision, entry.slot, entry.hold_left)
+        if entry.chained and not entry.head and entry.before is None and await self._learn(entry, verb):
+            return Place(entry.position)
         answer = await known.call(self._confirm(entry), verb)
         reply = answer.message
         if not reply.succeeded and claim.mode == "shared":
@@ -134,17 +193,41 @@ class Line:
         if own[0].mod_revision != entry.created:
             return self.granted(entry, own[0].mod_revision)  # by an earlier try, whose answer was lost
         known.told(told)
+        entry.head = entry.chained = False
         if not ahead:
             # Only what was compared before is left out of account: look once more.
-            return await self.look(claim, verb)
+            entry.head, entry.before = False, None
+            return await self._ask(entry, verb)
         if entry.ahead and entry.ahead != ahead[0].key:
             entry.position = max(1, entry.position - 1)
         return self.behind(entry, read_row(known.keys, ahead[0]), answer.revision)
 
+    async def _learn(self, entry: Entry, verb: VerbCall) -> bool:
+        """Read the whole line once, for all own claims in it; whether this one waits for a key that was found.
+
+        To compare with the whole line costs as much, and is of use to one claim only.
+        """
+        known, queue = self.known, entry.queue
+        if queue is None or queue.strangers() < FEW:
+            return False
+        start = self.rivals(entry.claim)
+        answer = await known.call(steps.look(start, end_of(start), keys_only=True), verb)
+        queue.learn((kv.create_revision, kv.key) for kv in answer.message.kvs)
+        if entry.before is None:
+            return False
+        entry.chained = False
+        known.watch_end(entry, entry.before[0], answer.revision + 1)
+        return True
+
     def _confirm(self, entry: Entry) -> Request:
-        """Write the own key again if nobody is before it; otherwise read who is."""
+        """Write the own key again if nobody is before it; otherwise read who is.
+
+        A range that is compared costs etcd as much as it has keys. It is not compared if nothing can be before this
+        claim but one key: its direct predecessor held alone, and nothing comes in between later.
+        """
         claim, keys = entry.claim, self.known.keys
         rivals, line = self.rivals(claim), keys.line(claim.kind, claim.name)
+        gone = [steps.ended(*entry.before)] if entry.before is not None else []
         # Not only still there but never written again: a try that comes late must not write what is granted by then.
         there, head = steps.unchanged(entry.key, entry.created), steps.none_before(rivals, entry.created)
         write = [steps.put(entry.key, entry.record.granted().pack(), lease_of(claim.session))]
@@ -155,7 +238,9 @@ class Line:
             steps.get_all(keys.told(claim.kind, claim.name), 16),
         ]
         if claim.mode == "exclusive":
-            return steps.step([there, head], write, read, together=line)
+            first = gone if entry.head else [head]
+            return steps.step([there, *first], write, read, together=line, urgent=True)
         # A reader's own key is not among the writers', and a comparison with no keys at all never holds.
         later = steps.inner([there, head], write, read)
-        return steps.step([there, steps.empty(rivals)], write, [later], together=line)
+        first = gone if entry.head else [steps.empty(rivals)]
+        return steps.step([there, *first], write, [later], together=line, urgent=True)

@@ -58,13 +58,25 @@ class Permits:
         record = new_record(claim, known.ledger.session, "queued")
         entry = known.ledger.enter(record, self.own_keys(claim))
         if entry.created:
-            return await self.look(claim, verb)
+            return known.remembered(entry) or await self.look(claim, verb)
+        queue = known.ledger.queue(entry, self._line(claim))
+        if claim.waits and not queue.admit(claim.id):
+            return known.unsent(entry)
+        try:
+            entry.sent = True
+            return await self._enter(entry, verb)
+        finally:
+            known.ledger.entered(entry)
+
+    async def _enter(self, entry: Entry, verb: VerbCall) -> Any:
+        known, claim = self.known, entry.claim
         entry.guess = known.ledger.free_slot(self._line(claim)) % claim.limit
         while True:
             # What is watched may put another guess in its place meanwhile.
             guess, place = entry.guess, entry.key
             answer: Answer = await known.call(self._enter_step(entry, guess), verb)
             if answer.repeated:
+                entry.doubtful = True
                 await known.bury(claim, verb)
             if answer.message.succeeded:
                 if answer.repeated:
@@ -81,7 +93,7 @@ class Permits:
                 await self._leave_line(entry, place, verb)
                 return mine
             if claim.waits:
-                entry.created = answer.revision
+                known.placed(entry, answer.revision)
                 entry.position = max(1, second.responses[-1].response_range.count)
             free = self._free(claim, used)
             if claim.waits:
@@ -129,7 +141,7 @@ class Permits:
         own = self.known.own(entry, second)
         if own is None:
             return Gone(WITHDRAWN)
-        entry.created = own.create_revision
+        self.known.placed(entry, own.create_revision)
         return await self.look(entry.claim, verb)
 
     async def _queued(self, entry: Entry, used: list[Row], queued: list[Row], revision: int, verb: VerbCall) -> Any:
@@ -165,6 +177,7 @@ class Permits:
         known = self.known
         if queued:
             known.watch_end(entry, queued[0].key, revision + 1)
+            known.ledger.still_ahead(queued[0].key)
         else:
             slots = self.slots(entry.claim)
             known.watch_end(entry, slots, revision + 1, end_of(slots))
@@ -179,6 +192,8 @@ class Permits:
         entry = known.ledger.get(claim.id)
         if entry is None:
             return SessionOver() if known.ledger.session.id != claim.session else Gone(WITHDRAWN)
+        if not (entry.created or entry.revision):
+            return await self.enter(claim, verb)
         while not entry.revision:
             guess = entry.guess
             answer = await known.call(self._take_step(entry, guess), verb)
@@ -217,6 +232,7 @@ class Permits:
                 steps.get_all(keys.told(claim.kind, claim.name), 16),
             ],
             together=self._line(claim),
+            urgent=True,
         )
 
     async def lost_track(self, claim: Claim, verb: VerbCall) -> Row | None:

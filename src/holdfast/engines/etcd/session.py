@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from holdfast.core.table.commands import GONE, GRANTED, Deadlocked, Done, Notice, Opened, Renewed, SessionOver
@@ -28,11 +29,14 @@ from holdfast.engines.etcd.wire import (
     Request,
 )
 from holdfast.errors import EngineUnavailable
-from holdfast.model import Claim, Gone, Link
+from holdfast.model import Claim, Gone, Link, Party, Place
+from holdfast.runtime import clock
 from holdfast.runtime.io import Io
 
 BROKEN = "it was broken by an operator"
 HELD_TOO_LONG = "it was held longer than max_hold"
+SEEN_FOR = 1.0
+"""Seconds for which one look at what is ahead serves all claims of a client that wait for it."""
 PAGE = 1_000
 """How many keys are read at once."""
 
@@ -43,7 +47,11 @@ class Shared:
     def __init__(self, address: str, keys: Keys, watcher: Watcher) -> None:
         self.address, self.keys, self.watcher = address, keys, watcher
         self.ledger = Ledger()
+        self.ledger.wake = self._wake
         self.deliver: Deliver
+
+    def _wake(self, claim_id: str) -> None:
+        self.deliver(Notice(session_of(claim_id), claim_id, GRANTED))
 
 
 class Known:
@@ -169,14 +177,65 @@ class Known:
         if entry.ahead == key:
             return
         entry.ahead = key
-        claim, slots = entry.claim, bool(end)
+        claim, slots, before = entry.claim, bool(end), entry.before
+        self.ledger.seen.pop(key, None)
 
         def hear(events: Sequence[Any] | None) -> None:
+            self.ledger.seen.pop(key, None)
             if slots and events:
                 entry.guess = int(events[-1].kv.key.rpartition(b"/")[2])
+            elif events and before is not None and entry.before == before:
+                entry.head = self._held_alone(events[-1].prev_kv, before)
             self.shared.deliver(Notice(claim.session, claim.id, GRANTED))
 
-        self.watcher.watch(claim.id, key, start, hear, end=end, deletes_only=True, fresh=True)
+        self.watcher.watch(claim.id, key, start, hear, end=end, deletes_only=True, with_former=not slots, fresh=True)
+
+    def _held_alone(self, former: Any, before: tuple[bytes, int]) -> bool:
+        """Whether the key that is gone was the grant of a claim that held alone: then nothing was before it."""
+        if (former.key, former.create_revision) != before:
+            return False
+        row = read_row(self.keys, former)
+        return row.held and row.record.claim.mode == "exclusive" and row.slot is None
+
+    def placed(self, entry: Entry, revision: int) -> None:
+        """Its key was created at this revision."""
+        if not entry.created:
+            entry.created = revision
+        if entry.queue is not None:
+            entry.queue.place(entry)
+
+    def behind_own(self, entry: Entry) -> Place | None:
+        """The place of a claim that waits for an own one: etcd need not be asked."""
+        if entry.head or not entry.chained or entry.queue is None:
+            return None
+        own = entry.queue.before(entry)
+        if own is None:
+            return None
+        entry.position = max(1, min(entry.position, (0 if own.revision else own.position) + 1))
+        return Place(entry.position, self._own_party(own) if own.revision else None)
+
+    def remembered(self, entry: Entry) -> Place | None:
+        """The place of a claim that looks by itself, if another one has looked for both; None: ask etcd."""
+        if entry.revision or entry.head or entry.queue is None:
+            return None
+        own = entry.queue.before(entry)
+        if own is not None and not own.revision and (entry.chained or entry.claim.limit):
+            return Place(max(1, entry.position))
+        if entry.ahead and self.ledger.seen.get(entry.ahead, -inf) > clock.now() - SEEN_FOR:
+            return Place(max(1, entry.position))
+        return None
+
+    def unsent(self, entry: Entry) -> Place:
+        """The place of a claim that is not sent yet: many of this client are before it."""
+        first = entry.queue.first() if entry.queue is not None else None
+        last = entry.queue.last() if entry.queue is not None else None
+        entry.position = 1 + max(last.position if last is not None else 0, 0)
+        return Place(entry.position, self._own_party(first) if first is not None and first.revision else None)
+
+    def _own_party(self, entry: Entry) -> Party:
+        """The holder, if it is a claim of this client."""
+        row = Row(entry.key, entry.record.granted(), entry.created, entry.revision, entry.slot)
+        return row.party(self.ledger.base)
 
     def stop_waiting(self, entry: Entry) -> None:
         """Nothing more is watched for this claim."""

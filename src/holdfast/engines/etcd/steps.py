@@ -23,7 +23,7 @@ _KEY, _END, _VALUE, _LEASE = b"\x0a", b"\x12", b"\x12", b"\x18"
 _LIMIT, _LATEST_FIRST, _MOST_CREATED = b"\x18", b"\x28\x02\x30\x02", b"\x68"
 # Of a comparison: is a key's creation, its last write or its lease equal to (or greater than) a number, or its value?
 _IF_CREATED, _IF_LATER, _IF_MODIFIED, _IF_LEASE = b"\x10\x01", b"\x08\x01\x10\x01", b"\x10\x02", b"\x10\x04"
-_IF_VALUE = b"\x10\x03"
+_IF_VALUE, _UNLESS_CREATED = b"\x10\x03", b"\x08\x03\x10\x01"
 _IF_KEY, _IF_END = b"\x1a", b"\x82\x04"
 _CREATED, _MODIFIED, _HOLDS, _UNDER = b"\x28", b"\x30", b"\x3a", b"\x40"
 
@@ -67,6 +67,11 @@ def empty(start: bytes, end: bytes | None = None) -> bytes:
 def created_at(key: bytes, revision: int) -> bytes:
     """The key is there, and is the one that was created then."""
     return _IF_CREATED + _field(_IF_KEY, key) + _CREATED + _number(revision)
+
+
+def ended(key: bytes, revision: int) -> bytes:
+    """The key that was created then is not there any more; another one of its name may be."""
+    return _UNLESS_CREATED + _field(_IF_KEY, key) + _CREATED + _number(revision)
 
 
 def none_before(start: bytes, revision: int) -> bytes:
@@ -138,6 +143,8 @@ def step(
     otherwise: Sequence[bytes] = (),
     *,
     together: str | None = None,
+    alike: str = "",
+    urgent: bool = False,
     repeats: bool = True,
     changes: bool = True,
 ) -> Request:
@@ -147,12 +154,12 @@ def step(
     14110).
     """
     assert any(each[:1] != _RANGE for each in (*then, *otherwise)), "a transaction that writes nothing"
-    return Request(TXN, _whole(compare, then, otherwise), repeats, together, changes)
+    return Request(TXN, _whole(compare, then, otherwise), repeats, together, changes, alike, urgent)
 
 
-def look(start: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0) -> Request:
+def look(start: bytes, end: bytes = b"", *, limit: int = 0, revision: int = 0, keys_only: bool = False) -> Request:
     """A read by itself: of a key, or of every key from one up to another; as of now, through a majority, or earlier."""
-    read = _RangeRequest(key=start, range_end=end, limit=limit, revision=revision)
+    read = _RangeRequest(key=start, range_end=end, limit=limit, revision=revision, keys_only=keys_only)
     return Request(RANGE, read, changes=False)
 
 

@@ -33,6 +33,8 @@ from holdfast.model import Claim, Gone, LockInfo
 from holdfast.runtime.io import Io, Signal
 
 HANDED_OVER = "it was handed over and adopted elsewhere"
+ENDS = "ends"
+"""Releases and withdrawals of one lock have no order among themselves: each touches the keys of its own claim."""
 VOID = "there is nothing to adopt: it was adopted already, released, or its sender's session has ended"
 
 _KeyValue = message("KeyValue")
@@ -84,6 +86,11 @@ class EtcdVerbs(Known):
             return await self._recipe(claim).look(claim, VerbCall(until))
         except LeaseGone:
             return SessionOver()
+        except EngineUnavailable as error:
+            entry = self.ledger.get(claim.id)
+            if entry is not None and not entry.created and error.outcome == "unknown":
+                entry.doubtful = True  # its turn to be sent had come
+            raise
 
     async def release(self, claim: Claim, until: float) -> Done | Gone:
         entry = self.ledger.get(claim.id)
@@ -99,6 +106,8 @@ class EtcdVerbs(Known):
                     [steps.delete(entry.key), steps.delete(self._mark(claim)), *bury],
                     [steps.get(entry.key), steps.get(note), steps.get(self.keys.session(claim.session)), *bury],
                     together=line,
+                    alike=ENDS,
+                    urgent=True,
                 ),
                 verb,
             )
@@ -125,6 +134,9 @@ class EtcdVerbs(Known):
 
     async def withdraw(self, claim: Claim, unanswered: bool, verb: VerbCall) -> None:
         entry = self.ledger.get(claim.id)
+        if entry is not None and not (entry.sent or entry.adopting):
+            self.ledger.forget(claim.id)
+            return
         lease = lease_of(claim.session)
         clear = [steps.delete(self._mark(claim)), steps.delete(self.keys.note(claim.id))]
         if unanswered or (entry is not None and entry.doubtful):
@@ -134,7 +146,7 @@ class EtcdVerbs(Known):
         mine = [_still(entry, lease)] if entry is not None else []
         try:
             await self.call(
-                steps.step(mine, ends, clear, together=self.keys.line(claim.kind, claim.name)),
+                steps.step(mine, ends, clear, together=self.keys.line(claim.kind, claim.name), alike=ENDS, urgent=True),
                 verb,
             )
             if claim.limit and (entry is None or not entry.revision):

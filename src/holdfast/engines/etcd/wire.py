@@ -85,6 +85,8 @@ class Request:
     """One call. `repeats`: whether sending it twice does no harm. `together`: what it must not share a batch with.
 
     `changes`: whether it can change what is kept in etcd. A bare lease changes nothing: it ends by itself.
+    `alike`: requests of one kind may share a batch in spite of `together`: none of them reads what another writes.
+    `urgent`: it goes before others: callers wait for what it ends or takes.
     """
 
     method: str
@@ -92,6 +94,8 @@ class Request:
     repeats: bool = True
     together: str | None = None
     changes: bool = True
+    alike: str = ""
+    urgent: bool = False
 
 
 @dataclass(slots=True)
