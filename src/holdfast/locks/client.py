@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from holdfast.core.names import legible
-from holdfast.core.table.commands import Notice, SessionOver
+from holdfast.core.table.commands import Notice, Renewed, SessionOver
 from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks import parking
@@ -210,6 +210,8 @@ class Client:
             sent = self.io.now()
             reply = await self.verbs.renew(session.id, min(session.deadline, self.until()))
             self.start_keeper().answered(session, sent, reply)
+            if isinstance(reply, Renewed) and reply.undecided:
+                raise EngineUnavailable(str(self), reply.undecided, "unknown")
 
     # The end
 

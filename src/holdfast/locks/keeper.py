@@ -288,17 +288,26 @@ class Keeper:
             patience = min(self.client.call_limit, interval)
             reply = await self.verbs.renew(session.id, min(session.deadline, sent + patience))
         except EngineUnavailable as error:
-            if not session.in_danger:
-                log.warning("%s: heartbeat failed, grants are in danger: %s", self.client, error)
-            session.in_danger, self.trouble = True, error
-            self._beat_at = self.io.now() + interval / 3
+            self.endanger(session, error)
             return
         self.answered(session, sent, reply)
+
+    def endanger(self, session: Session, error: EngineUnavailable) -> None:
+        """A heartbeat was not confirmed. The next one comes soon."""
+        if not session.in_danger:
+            log.warning("%s: heartbeat failed, grants are in danger: %s", self.client, error)
+        session.in_danger, self.trouble = True, error
+        self._beat_at = self.io.now() + deadlines.beat_interval(session.ttl) / 3
 
     def answered(self, session: Session, sent: float, reply: Renewed | SessionOver) -> None:
         """Take the answer to a heartbeat that was sent at `sent`, whoever sent it."""
         if isinstance(reply, SessionOver):
             self.end(session, reply.reason or RAN_OUT)
+            return
+        for claim_id, reason in reply.gone:
+            self.lose(session, claim_id, reason)
+        if reply.undecided:
+            self.endanger(session, EngineUnavailable(str(self.client), reply.undecided, "unknown"))
             return
         shorter = reply.ttl < session.ttl
         session.confirm(sent, reply.ttl, self.io.now())
@@ -307,8 +316,6 @@ class Keeper:
         session.in_danger, self.trouble = False, None
         if reply.next_death is not None:
             self._sweep_at = self.io.now() + reply.next_death
-        for claim_id, reason in reply.gone:
-            self.lose(session, claim_id, reason)
 
     def keep_pace(self, session: Session, sent: float) -> None:
         """Heartbeats come more often from now on: the engine grants the session less than before."""

@@ -214,3 +214,51 @@ def test_a_grant_that_a_heartbeat_overtook_is_confirmed_once_more(nodes: Nodes) 
         assert second.valid
         first.release()
         second.release()
+
+
+def forget(nodes: Nodes, name: str, *which: int) -> None:
+    """Let some nodes lose a lock, as a restart does."""
+    for node in which:
+        with redis.Redis(port=nodes.servers[node].port, db=nodes.database) as client:
+            client.delete(f"holdfast:1:{{holdfast}}:lock:lock:{name}")
+
+
+async def test_a_node_that_is_silent_puts_a_lock_in_danger_before_it_is_lost(stage: Stage, nodes: Nodes) -> None:
+    """Two nodes have lost it, and one that is silent may have it: three of five would still be a majority."""
+    stage.url = nodes.url_with_limit(0.1)
+    client = await stage.client(ttl=3.0)
+    held = await client.lock("k").acquire()
+    forget(nodes, "k", 0, 1)
+    nodes.proxies[2].requests.set("stall")
+    with pytest.raises(EngineUnavailable) as error:
+        await held.renew()
+
+    assert error.value.outcome == "unknown"
+    assert held.in_danger
+    assert held.valid
+    nodes.proxies[2].heal()
+    await eventually(lambda: not held.in_danger)
+    held.check()
+
+
+async def test_what_silent_nodes_leave_open_costs_no_other_lock(stage: Stage, nodes: Nodes) -> None:
+    stage.url = nodes.url_with_limit(0.1)
+    client = await stage.client(ttl=2.0)
+    kept, doubtful = await client.lock("kept").acquire(), await client.lock("doubtful").acquire()
+    forget(nodes, "doubtful", 0, 1)
+    nodes.proxies[2].requests.set("stall")
+    await eventually(lambda: kept.in_danger)
+    assert doubtful.valid
+    await eventually(lambda: doubtful.lost.is_set())
+
+    kept.check()
+    await eventually(lambda: not kept.in_danger)
+
+
+async def test_a_lock_that_a_majority_has_lost_is_lost_at_once(stage: Stage, nodes: Nodes, locks: Front) -> None:
+    held = await locks.lock("k").acquire()
+    forget(nodes, "k", 0, 1, 2)
+    with pytest.raises(LockLost):
+        await held.renew()
+
+    assert not held.valid

@@ -183,6 +183,8 @@ class Renewed:
     gone: tuple[tuple[str, str], ...] = ()
     next_death: float | None = None
     """In how many seconds the next session or claim can die."""
+    undecided: str = ""
+    """Why nothing but what is gone was confirmed, if so: a claim may be held still, or be lost already."""
 
 
 @dataclass(slots=True)

@@ -45,6 +45,8 @@ class Ledger:
         """Claims of waiters that nodes may yet give back, late: what such a claim takes now can be taken from it."""
         self._pauses: dict[str, Iterator[float]] = {}
         self._beat_began = 0.0
+        self.confirmed = 0.0
+        """When the last heartbeat began that confirmed everything that was held."""
         self.debts: dict[Debt, None] = {}
         """In order, and each one is found at once, however many there are."""
 

@@ -39,6 +39,8 @@ BROKEN_FOR = 20_000
 """For how many ms, at the least, nodes remember that an operator broke a claim."""
 CLOSING = 1.0
 """How long the end of a session waits for tries that are under way, in seconds."""
+LAST_MOMENT = 0.7
+"""The share of the ttl for which silent nodes may leave open whether a claim is held, while others are confirmed."""
 UNANSWERED = "a node did not answer, and may do late what was asked of it"
 SPENT = "every token under 2^53 has been given out"
 LOST = "a majority of the nodes no longer has it"
@@ -84,8 +86,10 @@ class RedlockVerbs(NarrowVerbs):
     # Sessions: known to this client alone. Each lock has its own expiry on each node.
 
     async def open_session(self, session: Session, until: float) -> Opened | SessionOver:
+        opened = self.io.now()
         self._check_majority(await self._round("inspect", until))
         self._ledger.begin(session.id)
+        self._ledger.confirmed = opened
         self.engine.session, self.engine.ttl = session, session.ttl
         return Opened(milliseconds(session.ttl) / 1000)
 
@@ -93,29 +97,49 @@ class RedlockVerbs(NarrowVerbs):
         known = self.engine.session
         if known is None or known.id != session:
             return SessionOver()
-        claims = list(self._ledger.beat(self.io.now()).items())
+        began = self.io.now()
+        claims = list(self._ledger.beat(began).items())
         gone: list[tuple[str, str]] = []
+        undecided: list[str] = []
         for part in portions(claims):
-            gone += await self._extend(part, until)
+            lost, open_ = await self._extend(part, until)
+            gone += lost
+            undecided += open_
         if not claims:
             self._check_majority(await self._round("inspect", until))
         await self._pay(until)
+        if len(undecided) < len(claims) - len(gone) and began - self._ledger.confirmed > LAST_MOMENT * known.ttl:
+            # The silent nodes have had their time. The session's deadline would take what is confirmed with it.
+            gone += [(claim_id, LOST) for claim_id in undecided]
+            undecided = []
+        if undecided:
+            problem = f"silent nodes decide whether {len(undecided)} claims are still held by a majority"
+            return Renewed(milliseconds(known.ttl) / 1000, tuple(gone), undecided=problem)
+        self._ledger.confirmed = began
         return Renewed(milliseconds(known.ttl) / 1000, tuple(gone))
 
-    async def _extend(self, claims: Sequence[tuple[str, str]], until: float) -> list[tuple[str, str]]:
-        """Keep claims; which of them are gone, and why. EngineUnavailable if no majority answers."""
+    async def _extend(self, claims: Sequence[tuple[str, str]], until: float) -> tuple[list[tuple[str, str]], list[str]]:
+        """Keep claims. Which of them are gone, and why; and for which of them the silent nodes decide.
+
+        EngineUnavailable if no majority answers.
+        """
         flat = [word for claim in claims for word in claim]
         answers = await self._round("extend", until, milliseconds(self.engine.ttl), *flat)
         given = self._check_majority(answers)
-        gone = []
+        silent = self._nodes - len(given)
+        gone, undecided = [], []
         for at, (claim_id, _) in enumerate(claims):
             said = [answer[at] for answer in given]
             reasons = [reason.decode() for reason in said if isinstance(reason, bytes)]
-            kept = not reasons and quorum.reached(sum(answer == 1 for answer in said), self._nodes)
+            votes = sum(answer == 1 for answer in said)
             # One that was given back while the answer was on its way is not missed.
-            if not kept and self._ledger.holds(claim_id):
+            if not self._ledger.holds(claim_id) or (not reasons and quorum.reached(votes, self._nodes)):
+                continue
+            if not reasons and quorum.reached(votes + silent, self._nodes):
+                undecided.append(claim_id)
+            else:
                 gone.append((claim_id, reasons[0] if reasons else LOST))
-        return gone
+        return gone, undecided
 
     async def _pay(self, until: float) -> None:
         """Go on telling nodes that did not answer that claims were given back: many at once, while one is away."""
