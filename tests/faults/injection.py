@@ -7,13 +7,17 @@ each of them. A run without a fault counts them; then each of them gets its turn
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import holdfast
+
 NEVER_RAN = "ignore:coroutine .* was never awaited:RuntimeWarning"
 """A filter for tests: a call that is interrupted before its first bytecode is a coroutine that never ran."""
+PRODUCT = os.path.dirname(holdfast.__file__) + os.sep
 AFTER_C = ("c_return", "c_exception")
 FIRST_INSTRUCTION = 8
 """A generator's frame beyond this has been suspended, and goes on."""
@@ -24,7 +28,7 @@ class Injected(Exception):
 
 
 class Moments:
-    """Counts the moments of the code below `begin` in the call stack, and raises `error` at the chosen one."""
+    """Counts the moments of Holdfast and of what it calls, and raises `error` at the chosen one."""
 
     def __init__(self, chosen: int | None, error: type[BaseException]) -> None:
         self.chosen, self.error = chosen, error
@@ -41,16 +45,13 @@ class Moments:
             sys.setprofile(None)
 
     def _event(self, frame: FrameType, event: str, argument: object) -> None:
-        if event in AFTER_C:
-            # What switches the fault off is not part of the work.
-            if argument is sys.setprofile:
-                return
-            # Between the entry of a `with` and its body no signal is to be delivered. From 3.14 on a profiler sees this
-            # moment all the same. (Up to 3.14.10 a signal comes through there, which no program can help:
-            # docs/support.md.)
-            if getattr(argument, "__name__", "") == "__enter__":
-                return
-        elif event != "call" or goes_on(frame):
+        if event not in AFTER_C and (event != "call" or goes_on(frame)):
+            return
+        # Between the entry of a `with` and its body no signal is to be delivered. From 3.14 on a profiler sees this
+        # moment all the same. (Up to 3.14.10 a signal comes through there, which no program can help: docs/support.md.)
+        if event in AFTER_C and getattr(argument, "__name__", "") == "__enter__":
+            return
+        if not in_product(frame):
             return
         at, self.seen = self.seen, self.seen + 1
         if at == self.chosen:
@@ -59,6 +60,20 @@ class Moments:
             what = f"after {getattr(argument, '__qualname__', argument)}" if event != "call" else "entry"
             self.where = f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}, {what}"
             raise self.error(self.where)
+
+
+def in_product(frame: FrameType | None) -> bool:
+    """Whether this is Holdfast's code, or was called by it.
+
+    What a `__del__` or the callback of a weak reference raises, Python only prints.
+    """
+    found = False
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or frame.f_code.co_filename.endswith(("weakref.py", "_weakrefset.py")):
+            return False
+        found = found or frame.f_code.co_filename.startswith(PRODUCT)
+        frame = frame.f_back
+    return found
 
 
 def goes_on(frame: FrameType) -> bool:

@@ -16,7 +16,7 @@ import holdfast
 from holdfast.core.table import rows
 from holdfast.core.table.commands import SessionOver
 from holdfast.model import Claim
-from holdfast.runtime.blocking import run
+from holdfast.runtime.blocking import ThreadSignal, run
 from tests.faults.children import eventually
 
 
@@ -58,13 +58,14 @@ def test_claims_that_queue_do_not_each_wake_the_keeper(monkeypatch: pytest.Monke
         locks.lock("k").acquire().release()
         keeper = locks._core.start_keeper()
         rung: list[None] = []
-        ring = keeper.verbs.bell.set
+        bell, ring = keeper.verbs.bell, ThreadSignal.set
 
-        def count() -> None:
-            rung.append(None)
-            ring()
+        def count(signal: ThreadSignal) -> None:
+            if signal is bell:
+                rung.append(None)
+            ring(signal)
 
-        monkeypatch.setattr(keeper.verbs.bell, "set", count)
+        monkeypatch.setattr(ThreadSignal, "set", count)
         locks._core.waiting.add("somebody")
         keeper._calm = 0.8
         for _ in range(500):
@@ -204,9 +205,10 @@ def test_a_session_that_was_being_opened_when_the_client_was_closed_is_not_left_
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_whoever_wants_a_session_of_a_keeper_that_fails_is_told_why() -> None:
     with holdfast.connect("memory://failing", ttl=600.0) as locks:
-        others = threading.enumerate()
         keeper = locks._core.start_keeper()
-        (thread,) = (each for each in threading.enumerate() if each not in others)
+        thread = keeper.thread
+        assert thread is not None
+        eventually(thread.is_alive, "the keeper's thread does not start")
 
         async def fails(*_: object) -> None:
             raise ZeroDivisionError("a bug")

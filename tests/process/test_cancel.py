@@ -18,7 +18,7 @@ from holdfast.locks import handing
 from holdfast.locks.acquire import acquire
 from holdfast.locks.barrier import BarrierFront
 from holdfast.locks.client import Client
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry
 from holdfast.locks.latch import LatchFront
 from holdfast.locks.release import release
 from holdfast.locks.several import acquire_all
@@ -52,11 +52,11 @@ class Scene:
 
     def hold_for(self, spec: Spec, seconds: float) -> None:
         """Let the rival hold something for a while."""
-        hold: Hold = self.simulation.do(acquire(self.rival, spec, None))
+        entry: Entry = self.simulation.do(acquire(self.rival, spec, None))
 
         async def let_go() -> None:
             await self.rival.io.wait(self.rival.io.signal(), self.rival.io.now() + seconds)
-            await release(self.rival, hold)
+            await release(self.rival, entry)
 
         self.world.spawn("rival", let_go())
 
@@ -183,12 +183,12 @@ def test_a_cancelled_wait_for_a_latch_leaves_no_watch_behind(times: int) -> None
 def test_a_cancelled_adoption_holds_nothing(times: int) -> None:
     def prepare(scene: Scene) -> Callable[[], Work]:
         hold = scene.simulation.do(acquire(scene.rival, LOCK, None))
-        text = scene.simulation.do(handing.hand_over(scene.rival, hold))
+        text = scene.simulation.do(handing.hand_over(scene.rival, hold.held))
 
         async def end() -> None:
             # Whatever became of the adoption, the sender ends its own part.
             await scene.rival.io.wait(scene.rival.io.signal(), scene.rival.io.now() + 3.0)
-            if hold.reason is None:
+            if hold.held.reason is None:
                 await release(scene.rival, hold)
 
         scene.world.spawn("rival", end())
@@ -201,8 +201,8 @@ def check_every_pause_of_a_release(times: int, seed: int) -> int:
     """Cancel a release at each of its pauses; how many there were. Nothing is held at the moment that it stops."""
     for at_pause in range(1, MOST_PAUSES):
         scene = Scene(seed, at_pause, times)
-        hold: Hold = scene.simulation.do(acquire(scene.me, LOCK, None))
-        stopped = scene.cancelled(release(scene.me, hold))
+        entry: Entry = scene.simulation.do(acquire(scene.me, LOCK, None))
+        stopped = scene.cancelled(release(scene.me, entry))
         left = scene.simulation.left_behind(scene.me)
         assert left == [], f"seed {seed}, cancelled at pause {at_pause}: {left}"
         scene.simulation.close()

@@ -15,7 +15,7 @@ from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock
-from holdfast.runtime.blocking import BlockingIo
+from holdfast.runtime.blocking import BlockingIo, ThreadSignal
 from holdfast.runtime.turns import Turns
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class MemoryTable:
 
     def blocking(self, engine: MemoryEngine) -> TableVerbs:
         """Verbs for blocking callers of this table."""
-        return TableVerbs(BlockingIo(MemoryPort(self, engine)), threading.Event())
+        return TableVerbs(BlockingIo(MemoryPort(self, engine)), ThreadSignal())
 
     def asyncio(self, engine: MemoryEngine, loop: asyncio.AbstractEventLoop) -> TableVerbs:
         """Verbs for tasks."""

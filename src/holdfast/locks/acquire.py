@@ -11,7 +11,7 @@ from holdfast.core.table.commands import Deadlocked, SessionOver, WrongLimit
 from holdfast.engines.engine import Standing
 from holdfast.errors import Deadlock, EngineUnavailable, InvalidRequest, NotAcquired
 from holdfast.locks.client import GRACE, Client
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.session import Session
 from holdfast.locks.spec import Spec
 from holdfast.model import Claim, Gone, Granted, Link, Party, Place, Refused
@@ -29,13 +29,12 @@ class Missed(Exception):
 
 
 async def acquire(
-    client: Client, spec: Spec, wait: float | None, taken: list[Hold] | None = None, tries: bool = False
-) -> Hold:
+    client: Client, spec: Spec, wait: float | None, taken: list[Entry] | None = None, tries: bool = False
+) -> Entry:
     """Wait in line for at most `wait` seconds; NotAcquired after that (Missed if one only tries), and no place is kept.
 
     Again under a new session, if the first one ended while we stood in line. What is held is in
-    `taken` from the moment that it is, so that a caller that is interrupted on its way back can
-    give it back.
+    `taken` and in the client's record: an interrupted caller gives it back, or else the keeper.
     """
     io = client.io
     io.check_caller()
@@ -52,10 +51,13 @@ async def acquire(
             if client.withdrawals:
                 await client.withdraw_late(claim.owner, spec.name, answer_by(until))
                 now = io.now()
-            held = session.find(claim)
-            hold = None if held is None or spec.limit else reenter(client, spec, held, taken)
-            if hold is not None:
-                return hold
+            held = None if spec.limit else await held_already(client, session, claim, until)
+            if held is not None:
+                again = reenter(client, spec, held, taken)
+                if again is not None:
+                    return again
+            entry = Entry(session, claim)
+            client.unsettled.begin(entry)
             answered = False
             try:
                 client.wakeups.expect(claim.id)
@@ -65,12 +67,14 @@ async def acquire(
                 if isinstance(reply, Place):
                     now, reply = await stand_in_line(client, claim, spec, reply, until)
                 if isinstance(reply, Granted):
-                    hold = keep(client, session, claim, reply, now)
+                    hold = keep(client, entry, reply, now)
                     if hold is not None:
-                        taken.append(hold)
-                        return hold
+                        taken.append(entry)
+                        return entry
+                client.unsettled.end(entry)
             except BaseException as error:
                 await undo(client, session, claim, error, answered, until)
+                client.unsettled.end(entry)
                 raise
             finally:
                 client.wakeups.forget(claim.id)
@@ -86,7 +90,7 @@ async def acquire(
         raise NotAcquired(spec.name, io.now() - started, holders=holders, place=place, kind=spec.kind) from None
 
 
-async def try_acquire(client: Client, spec: Spec, taken: list[Hold]) -> Hold | None:
+async def try_acquire(client: Client, spec: Spec, taken: list[Entry]) -> Entry | None:
     """Take the lock if it is free now. Never waits in line; a deadlock is simply no."""
     try:
         return await acquire(client, spec, 0.0, taken, tries=True)
@@ -105,7 +109,18 @@ async def who_holds(client: Client, spec: Spec, missed: Missed, by: float) -> tu
     return await client.inspections.holders(client.kind(spec.kind), spec.name, by)
 
 
-def reenter(client: Client, spec: Spec, held: Hold, taken: list[Hold]) -> Hold | None:
+async def held_already(client: Client, session: Session, claim: Claim, until: float | None) -> Hold | None:
+    """What the owner of this claim holds on its name. What an ended call has left of that is given back first."""
+    held = session.find(claim)
+    if held is not None:
+        for entry in client.unsettled.left_of(held):
+            if client.drop(entry):
+                await client.withdraw(entry.claim, True, answer_by(until))
+                held = session.find(claim)
+    return held
+
+
+def reenter(client: Client, spec: Spec, held: Hold, taken: list[Entry]) -> Entry | None:
     """What an owner gets that holds this name already: the same hold again, nothing, or a deadlock.
 
     There is no upgrade from reading to writing: two readers that ask for it would wait for
@@ -115,11 +130,12 @@ def reenter(client: Client, spec: Spec, held: Hold, taken: list[Hold]) -> Hold |
         return None
     covered = held.claim.mode == "exclusive" or spec.mode == "shared"
     if spec.reentrant and covered and held.valid and (held.claim.subtree or not spec.subtree):
-        with held.session.lock:
-            if not held.released:
-                held.entries += 1
-                taken.append(held)
-                return held
+        entry = Entry(held.session, held.claim)
+        client.unsettled.begin(entry)
+        if held.enter(entry):
+            taken.append(entry)
+            return entry
+        client.unsettled.end(entry)
         return None
     if not held.valid:
         return None
@@ -220,12 +236,13 @@ async def enter_again(client: Client, claim: Claim, until: float | None) -> Stan
     return reply
 
 
-def keep(client: Client, session: Session, claim: Claim, reply: Granted, sent: float) -> Hold | None:
+def keep(client: Client, entry: Entry, reply: Granted, sent: float) -> Hold | None:
     """A hold for a claim that was granted; None if its session may be over by now, and the grant with it."""
+    session = entry.session
     ends = inf if reply.hold_left is None else deadlines.deadline(sent, reply.hold_left)
-    hold = Hold(client.io, session, claim, reply.token, reply.slot, ends)
+    hold = Hold(client.io, entry, reply.token, reply.slot, ends)
     if client.io.now() >= session.deadline or not session.add(hold):
-        client.start_keeper().withdraw(claim, unanswered=False)
+        client.start_keeper().withdraw(entry.claim, unanswered=False)
         return None
     if reply.hold_left is not None:
         client.start_keeper().verbs.bell.set()

@@ -15,7 +15,7 @@ from holdfast.errors import Conflict, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import acquire, answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.several import let_go
 from holdfast.locks.spec import make_spec
 from holdfast.locks.watching import SAFETY_NET, Watching
@@ -42,10 +42,10 @@ class BarrierFront:
         by = answer_by(until)
         async with Watching(self.client, cell=(self.cell.kind, self.name), by=by) as watching:
             while True:
-                taken: list[Hold] = []
+                taken: list[Entry] = []
                 try:
                     left = None if until is None else max(0.0, until - io.now())
-                    hold = await acquire(self.client, self.spec, left, taken)
+                    hold = (await acquire(self.client, self.spec, left, taken)).held
                     generation = await self.passed(hold, until, watching)
                 finally:
                     # Whoever went through is told so, also if its place is given back later.

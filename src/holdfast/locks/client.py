@@ -18,11 +18,13 @@ from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks import parking
 from holdfast.locks.errand import Errand
+from holdfast.locks.hold import Entry
 from holdfast.locks.holders import HolderInspections
 from holdfast.locks.keeper import RAN_OUT, Keeper, Withdrawal, log
 from holdfast.locks.owner import current_owner
 from holdfast.locks.session import Session
 from holdfast.locks.spec import Spec
+from holdfast.locks.unsettled import Unsettled
 from holdfast.locks.wakeups import Wakeups
 from holdfast.model import Claim, LockEvent, LockInfo
 from holdfast.runtime import fork
@@ -90,7 +92,10 @@ class Client:
         self.doubtful: set[str] = set()
         """Claims of which an `enter` was never answered: it may still arrive, after whatever is done to end them."""
         self.inspections = HolderInspections(self.verbs)
-        self._starting = threading.Lock()
+        self.unsettled = Unsettled(self.io)
+        """What running calls take and give back."""
+        # Reentrant: a signal handler may have come upon its thread in here.
+        self._starting = threading.RLock()
 
     def __str__(self) -> str:
         return self.engine.address
@@ -152,12 +157,15 @@ class Client:
 
     def start_keeper(self) -> Keeper:
         """The keeper, started when it is first needed."""
-        if self.keeper is not None:
+        if self.keeper is not None and self.keeper.started:
             return self.keeper
         with self._starting:
             if self.keeper is None:
                 self.keeper = Keeper(self, self._keeper_verbs(), self._stalled)
+            if not self.keeper.started:
+                # An interrupt in here may let it be started twice; one of the two threads ends at once.
                 self.run_keeper(self.keeper)
+                self.keeper.started = True
             return self.keeper
 
     def run_keeper(self, keeper: Keeper) -> None:
@@ -180,6 +188,25 @@ class Client:
             f"{id_}-{next(session.numbers)}", id_, f"{id_}/{owner or current}", f"{self.namespace}.{spec.kind}",
             spec.name, spec.mode, spec.subtree, spec.limit, waits, False, spec.max_hold, spec.note, thread,
         )  # fmt: skip
+
+    def drop(self, entry: Entry) -> bool:
+        """Hold this entry no more, although the engine has not confirmed it; whether its claim has to be withdrawn."""
+        hold, session = entry.hold, entry.session
+        self.waiting.discard(entry.claim.id)
+        self.wakeups.forget(entry.claim.id)
+        if hold is not None:
+            with session.lock:
+                if not hold.released and any(other is not entry for other in hold.entries):
+                    hold.entries.discard(entry)
+                    entry.released = True
+                else:
+                    # It may be free already, and will be once the withdrawal gets through: not valid from here on.
+                    hold.withdrawn, hold.released, entry.released = True, False, False
+            if entry.released:
+                entry.end_hook()
+                return False
+        session.forget(entry.claim.id)
+        return session.over is None
 
     async def withdraw(self, claim: Claim, unanswered: bool, by: float = float("inf")) -> bool:
         """Make sure that a claim is gone; False if that could not be confirmed `by` then (the keeper goes on)."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.errors import NotHeld
 from holdfast.locks.client import Client
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry
 
 
 class GrantView:
@@ -20,13 +20,20 @@ class GrantView:
     ttl. Pass `token` to whatever you write to, and let a fence refuse it.
     """
 
-    __slots__ = ("__weakref__", "_body", "_client", "_hold", "_pid", "_released", "_unhook")
+    __slots__ = ("__weakref__", "_body", "_client", "_entry", "_hold", "_loan_over", "_pid")
 
-    def __init__(self, client: Client, hold: Hold, on_lost: Callable[[Any], object] | None = None) -> None:
-        self._client, self._hold, self._pid = client, hold, client.pid
-        self._released = False
-        # Called with the grant when it is lost, until it is released.
-        self._unhook = None if on_lost is None else hold.when_lost(partial(on_lost, self))
+    def __init__(self, client: Client, entry: Entry, on_lost: Callable[[Any], object] | None = None) -> None:
+        self._client, self._pid = client, client.pid
+        self._loan_over = False
+        self._hold = entry.held
+        self._entry = entry
+        if on_lost is not None:
+            # Called with the grant when it is lost, until it is released.
+            entry.unhook = self._hold.when_lost(partial(on_lost, self))
+
+    @property
+    def _released(self) -> bool:
+        return self._loan_over or self._entry.released
 
     @property
     def name(self) -> str:
@@ -84,14 +91,9 @@ class GrantView:
             raise NotHeld(self.name, self.token)
         self._hold.check()
 
-    def _call_no_more(self) -> None:
-        """Others hold on by entries of their own: what happens to those is not told to whoever had this one."""
-        if self._unhook is not None:
-            self._unhook()
-
     def _end_loan(self) -> None:
-        """It was lent to somebody for a while, and is given back by whoever lent it."""
-        self._released = True
+        """It was lent to the caller's function, which has returned; the lender gives it back."""
+        self._loan_over = True
 
     def __repr__(self) -> str:
         hold = self._hold

@@ -12,7 +12,7 @@ from holdfast.errors import Deadlock, InvalidRequest, LockLost, NotHeld
 from holdfast.locks.ability import need_hand_over
 from holdfast.locks.acquire import keep
 from holdfast.locks.client import GRACE, Client
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.owner import current_owner
 from holdfast.model import Claim, Gone, Granted
 
@@ -54,7 +54,7 @@ def parse(text: object) -> tuple[str, str, str, str, str]:
     return source, secret, kind, flags, name
 
 
-async def adopt(client: Client, text: str, taken: list[Hold]) -> None:
+async def adopt(client: Client, text: str, taken: list[Entry]) -> None:
     """Take over a grant that was handed over: once, with a higher token. NotHeld if there is nothing left to adopt.
 
     It is in `taken` from the moment that it is held, so that a caller that is interrupted on its way back can give
@@ -76,17 +76,21 @@ async def adopt(client: Client, text: str, taken: list[Hold]) -> None:
             "exclusive" if flags[0] == "x" else "shared", "t" in flags, int(limit or 0),
             thread=thread,
         )  # fmt: skip
+        entry = Entry(session, claim)
+        client.unsettled.begin(entry)
         sent = client.io.now()
         try:
             reply = await client.verbs.adopt(claim, source, digest(secret), by)
-            hold = keep(client, session, claim, reply, sent) if isinstance(reply, Granted) else None
+            hold = keep(client, entry, reply, sent) if isinstance(reply, Granted) else None
             if hold is not None:
-                taken.append(hold)
+                taken.append(entry)
                 return
+            client.unsettled.end(entry)
         except BaseException:
             # An interrupt can come at any line, also at one where the hold is kept already.
             session.forget(claim.id)
             await client.io.shielded(client.withdraw(claim, True, by + GRACE))
+            client.unsettled.end(entry)
             raise
         if isinstance(reply, SessionOver):
             client.session_ended(session, reply)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.errors import LockLost, NotHeld
 from holdfast.locks.session import Session
@@ -18,10 +18,38 @@ CallBack = Callable[[Callable[[], object]], None]
 """Calls a function of a user's, somewhere else."""
 
 
-class Entry(Protocol):
-    """What somebody was given who holds it by an entry of their own, and gives back once."""
+class Entry:
+    """What one acquire gets and one release gives back. A hold has several where its owner has entered it again."""
 
-    _released: bool
+    __slots__ = ("claim", "hold", "released", "session", "unhook")
+
+    def __init__(self, session: Session, claim: Claim) -> None:
+        self.session, self.claim = session, claim
+        self.hold: Hold | None = None
+        """What it is an entry of, once that is held."""
+        self.released = False
+        self.unhook: Callable[[], None] | None = None
+
+    def end_hook(self) -> None:
+        """Do not call this entry's `on_lost` any more. Other entries hold on, and have their own."""
+        if self.unhook is not None:
+            self.unhook()
+
+    @property
+    def token(self) -> int:
+        return 0 if self.hold is None else self.hold.token
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has to be given back still."""
+        hold = self.hold
+        return not self.released and hold is not None and not hold.withdrawn and hold.reason is None
+
+    @property
+    def held(self) -> Hold:
+        """The hold of an entry that was granted."""
+        assert self.hold is not None
+        return self.hold
 
 
 class Hold:
@@ -36,11 +64,12 @@ class Hold:
         "slot", "token", "withdrawn",
     )  # fmt: skip
 
-    def __init__(self, io: Io, session: Session, claim: Claim, token: int, slot: int | None, ends: float) -> None:
-        self._io, self.session, self.claim = io, session, claim
+    def __init__(self, io: Io, entry: Entry, token: int, slot: int | None, ends: float) -> None:
+        self._io, self.session, self.claim = io, entry.session, entry.claim
         self.token, self.slot, self.ends = token, slot, ends
-        self.key = (claim.owner, claim.kind, claim.name)
-        self.entries = 1
+        self.key = (self.claim.owner, self.claim.kind, self.claim.name)
+        self.entries = {entry}
+        entry.hold = self
         self.released = False
         self.withdrawn = False
         """Given back, but the engine has not confirmed it: the release may be repeated."""
@@ -77,21 +106,28 @@ class Hold:
         if self.reason is not None:
             raise LockLost(self.claim.name, self.token, self.reason)
 
-    def let_go(self, grant: Entry | None = None) -> bool:
-        """One entry less; whether it was the last, so that the lock itself has to be given back."""
+    def enter(self, entry: Entry) -> bool:
+        """Its owner enters it again; False if it was released meanwhile."""
         with self.session.lock:
-            if self.released or (grant is not None and grant._released):
+            if self.released:
+                return False
+            entry.hold = self
+            self.entries.add(entry)
+            return True
+
+    def let_go(self, entry: Entry) -> bool:
+        """One entry less; whether it was the last, so that the lock itself has to be given back.
+
+        The last one stays an entry, so that a release that failed may be repeated.
+        """
+        with self.session.lock:
+            if self.released or entry.released:
                 raise NotHeld(self.claim.name, self.token)
-            if self.entries == 1:
-                if grant is not None:
-                    grant._released = True
+            entry.released = True
+            if len(self.entries) == 1:
                 self.released = True
                 return True
-            if grant is None:
-                self.entries -= 1
-            else:
-                # As one, and without a call: an interrupt comes before both or after both.
-                self.entries, grant._released = self.entries - 1, True
+            self.entries.discard(entry)
             return False
 
     def why_over(self) -> str:

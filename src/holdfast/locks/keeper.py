@@ -36,6 +36,8 @@ NEVER = float("inf")
 RAN_OUT = "its session ran out at the engine"
 FIRST_REST, LAST_REST = 0.02, 1.0
 """Between sessions that end as soon as they are opened."""
+SECOND_LOOK = 0.3
+"""How long after a call was seen to have ended what it left is withdrawn: its caller may be about to get it."""
 MOST_CALM = 0.8
 MOST_UNWATCHED = 2.0
 """While somebody waits: sessions that come later are known after this time."""
@@ -62,6 +64,9 @@ class Keeper:
         self.failed = False
         """Whether it ended by an error of its own."""
         self.done = client.io.signal()
+        self.started = False
+        """Whether its thread was started."""
+        self._runs = False
         self.thread: threading.Thread | None = None
         """Where it runs; None in a simulated world."""
         self._parking = self._parked = False
@@ -84,6 +89,8 @@ class Keeper:
         """How long to leave the engine alone between sweeps: grows while they find nothing."""
         self._opened = self._open_at = -NEVER
         """When the session was opened, and when the next one may be."""
+        self._look_at = -NEVER
+        """When to look for what ended calls have left."""
         self._rests = full_jitter(FIRST_REST, LAST_REST, self.io.uniform)
 
     # From any thread
@@ -153,6 +160,10 @@ class Keeper:
     async def run(self) -> None:
         """Keep the session until the client is closed."""
         bell, parked = self.verbs.bell, False
+        with self._gate:
+            if self._runs:
+                return  # it was started twice
+            self._runs = True
         try:
             while not self.stopping:
                 due = self.next_due()
@@ -168,6 +179,7 @@ class Keeper:
             self.fell(error)
             raise
         finally:
+            self._runs = False
             if not parked:
                 self.done.set()
 
@@ -193,6 +205,8 @@ class Keeper:
         )
         session = self.client.session
         if session is not None and session.over is None:
+            if self.client.unsettled.any_seen():
+                due = min(due, self._look_at)
             due = min([due, session.deadline, *(hold.ends for hold in list(session.mortal.values()))])
         return None if due == NEVER else due
 
@@ -206,8 +220,20 @@ class Keeper:
         await self.keep_alive()
         if self.client.waiting and self.io.now() >= self._sweep_at:
             await self.sweep()
+        self.withdraw_abandoned()
         await self.withdraw_late()
         await self.run_errands()
+
+    def withdraw_abandoned(self) -> None:
+        """Withdraw what calls and `with` blocks have left that an interrupt has ended."""
+        now, unsettled = self.io.now(), self.client.unsettled
+        if now < self._look_at:
+            return
+        for entry in unsettled.abandoned(SECOND_LOOK):
+            if self.client.drop(entry):
+                log.debug("%s: withdrawing what an interrupted call has left: %r", self.client, entry.claim.name)
+                self.withdraw(entry.claim, unanswered=True)
+        self._look_at = now + SECOND_LOOK
 
     async def run_errands(self) -> None:
         """Do what is due for the fronts, and never delay a heartbeat by it."""

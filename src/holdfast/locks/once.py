@@ -23,7 +23,7 @@ from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, Recorde
 from holdfast.locks.acquire import acquire, answer_by
 from holdfast.locks.cell import CellFront, Pauses, decode, encode
 from holdfast.locks.client import GRACE, Client
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.several import let_go
 from holdfast.locks.spec import Spec, check_keep
 
@@ -32,7 +32,7 @@ KEEP_MARK = 30 * 86_400.0
 """How long the mark of a worker that died is kept, should nobody ask again. No work under a lock takes longer."""
 LONGEST_PROBLEM = 4096
 
-Under = Callable[[Hold, Callable[[Any], Any]], Awaitable[Any]]
+Under = Callable[[Entry, Callable[[Any], Any]], Awaitable[Any]]
 """Does the work under a hold, as a `with` would: the work gets the grant."""
 
 
@@ -108,10 +108,11 @@ class OnceFront:
         by = answer_by(until)
         record, _ = await self.look(by)
         while not record.done:
-            taken: list[Hold] = []
+            taken: list[Entry] = []
             try:
                 left = None if until is None else max(0.0, until - io.now())
-                hold = await acquire(self.client, self.spec, left, taken)
+                entry = await acquire(self.client, self.spec, left, taken)
+                hold = entry.held
                 record, version = await self.look(by)
                 if record.done:
                     break
@@ -119,7 +120,7 @@ class OnceFront:
                     marked = await self.mark(hold, version, by)
                     if marked is not None:
                         try:
-                            record = await self.take_turn(hold, marked, work, under, kept_for)
+                            record = await self.take_turn(entry, marked, work, under, kept_for)
                         finally:
                             by = max(by, io.now() + GRACE)
                 elif hold.valid:
@@ -138,12 +139,13 @@ class OnceFront:
             return None
 
     async def take_turn(
-        self, hold: Hold, version: int, work: Callable[[Any], Any], under: Under, keep: float | None
+        self, entry: Entry, version: int, work: Callable[[Any], Any], under: Under, keep: float | None
     ) -> Record:
         """Work, and record what came of it; an empty record if another turn came meanwhile."""
+        hold = entry.held
         cause: BaseException | None = None
         try:
-            record = Record(hold.token, True, await under(hold, work))
+            record = Record(hold.token, True, await under(entry, work))
             kept = record.encoded()
         except Exception as error:
             if not hold.valid:

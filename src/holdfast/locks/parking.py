@@ -51,6 +51,10 @@ def _start_again(client: Client, keeper: Keeper) -> None:
 def _wait_for_end(thread: threading.Thread, until: float) -> None:
     if thread is threading.current_thread():
         return
+    while thread.ident is None and clock.now() < until:
+        time.sleep(0)  # another thread is about to start it
+    if thread.ident is None:
+        return
     thread.join(max(0.0, until - clock.now()))
     # The kernel counts a thread for some microseconds after Python has joined it, and Python asks the kernel.
     while not thread.is_alive() and os.path.exists(f"/proc/self/task/{thread.native_id}") and clock.now() < until:

@@ -25,9 +25,9 @@ from holdfast.errors import EngineUnavailable, InvalidRequest, NotHeld
 from holdfast.locks.acquire import acquire, keep
 from holdfast.locks.cell import MOST_BYTES, CellFront, encode
 from holdfast.locks.client import Client
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.keeper import Keeper, log
-from holdfast.locks.release import release_quietly
+from holdfast.locks.release import release_hold, release_quietly
 from holdfast.locks.spec import Spec, check_awaited
 from holdfast.locks.stay import Stay
 from holdfast.locks.telling import Telling
@@ -95,7 +95,7 @@ class PartitionFront:
         Whoever joins while another join is under way waits for that one.
         """
         stay = Stay(self.spec.name, PERIOD, self.look_again)
-        taken: list[Hold] = []
+        taken: list[Entry] = []
         failed = True
         try:
             if await self._begin(stay):
@@ -124,10 +124,13 @@ class PartitionFront:
             if not now.failed:
                 return False
 
-    async def _enter(self, stay: Stay, taken: list[Hold]) -> None:
+    async def _enter(self, stay: Stay, taken: list[Entry]) -> None:
         """Take a place in the group, and be counted in."""
-        hold = await acquire(self.client, self.spec, None, taken)
-        if not self.sit_down(stay, hold):
+        entry = await acquire(self.client, self.spec, None, taken)
+        hold = entry.held
+        seated = self.sit_down(stay, hold)
+        self.client.unsettled.end(entry)
+        if not seated:
             # Somebody left for us meanwhile.
             await self._give_back(hold)
             return
@@ -135,13 +138,13 @@ class PartitionFront:
         stay.errand.due = self.client.io.now() + stay.errand.every
         self.client.start_keeper().add_errand(stay.errand)
 
-    async def _withdraw(self, stay: Stay, taken: list[Hold]) -> None:
+    async def _withdraw(self, stay: Stay, taken: list[Entry]) -> None:
         """End a stay whose join failed, also with a hold that was taken and is not its own yet."""
         mine = stay.hold
         await self._end(stay)
-        for hold in taken:
-            if hold is not mine:
-                await release_quietly(self.client, hold)
+        for entry in taken:
+            if entry.hold is not mine:
+                await release_quietly(self.client, entry)
 
     async def leave(self) -> None:
         """Stop being a member; our keys go to the others at once."""
@@ -164,7 +167,7 @@ class PartitionFront:
 
     async def _give_back(self, hold: Hold) -> None:
         """Give a place in the group back, and count ourselves out."""
-        await release_quietly(self.client, hold)
+        await release_hold(self.client, hold)
         try:
             await self.agree(self.client.verbs, self.client.until)
         except EngineUnavailable:
@@ -271,7 +274,7 @@ class PartitionFront:
             client.session_ended(session, reply)
         if not isinstance(reply, Granted):
             return
-        hold = keep(client, session, claim, reply, sent)
+        hold = keep(client, Entry(session, claim), reply, sent)
         if hold is not None and not self.sit_down(stay, hold):
             session.drop(hold)
             hold.released = True

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from holdfast.core.names import check_name
 from holdfast.errors import HoldfastError, InvalidRequest
 from holdfast.locks.acquire import acquire, answer_by, try_acquire
 from holdfast.locks.client import GRACE, Client
 from holdfast.locks.grant import GrantView
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.keeper import log
 from holdfast.locks.release import release
 from holdfast.locks.spec import Spec
+
+G = TypeVar("G")
 
 
 def in_order(names: Sequence[str]) -> list[str]:
@@ -23,7 +26,7 @@ def in_order(names: Sequence[str]) -> list[str]:
     return sorted({check_name(name) for name in names}, key=str.encode)
 
 
-async def acquire_all(client: Client, specs: Sequence[Spec], wait: float | None, taken: list[Hold]) -> None:
+async def acquire_all(client: Client, specs: Sequence[Spec], wait: float | None, taken: list[Entry]) -> None:
     """Take every lock, or none: one deadline for all of them."""
     until = None if wait is None else client.io.now() + wait
     try:
@@ -35,7 +38,7 @@ async def acquire_all(client: Client, specs: Sequence[Spec], wait: float | None,
         raise
 
 
-async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Hold]) -> bool:
+async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Entry]) -> bool:
     """Take every lock if all of them are free now; whether they were."""
     try:
         for spec in specs:
@@ -46,6 +49,13 @@ async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Hol
         await client.io.shielded(let_go(client, taken, client.io.now() + GRACE))
         raise
     return True
+
+
+def hand_out(client: Client, taken: Sequence[Entry], grants: G) -> G:
+    """The caller has all of these from here on."""
+    for entry in taken:
+        client.unsettled.hand_out(entry)
+    return grants
 
 
 def tie_together(client: Client, holds: Sequence[Hold]) -> list[Callable[[], None]]:
@@ -60,14 +70,14 @@ def tie_together(client: Client, holds: Sequence[Hold]) -> list[Callable[[], Non
     return [hold.when_lost(partial(lose_others, hold)) for hold in holds]
 
 
-async def let_go(client: Client, taken: list[Hold], by: float = float("inf")) -> None:
+async def let_go(client: Client, taken: list[Entry], by: float = float("inf")) -> None:
     """Give back what was taken, last first, whatever happens to one of them; the keeper goes on with what is late."""
     while taken:
-        hold = taken.pop()
+        entry = taken.pop()
         try:
-            await release(client, hold, by)
+            await release(client, entry, by)
         except HoldfastError as error:
-            log.debug("%s: %r was not given back at once: %s", client, hold.claim.name, error)
+            log.debug("%s: %r was not given back at once: %s", client, entry.claim.name, error)
 
 
 async def release_all(client: Client, grants: Sequence[GrantView]) -> None:
@@ -78,10 +88,10 @@ async def release_all(client: Client, grants: Sequence[GrantView]) -> None:
 async def _release_each(client: Client, grants: Sequence[GrantView]) -> None:
     first: BaseException | None = None
     for grant in reversed(grants):
-        if grant._released or grant._hold.released:
+        if grant._entry.released or grant._hold.released:
             continue  # somebody released this one by itself
         try:
-            await release(client, grant._hold, grant=grant)
+            await release(client, grant._entry)
         except BaseException as error:  # noqa: BLE001 - the others have to be released whatever it is
             first = first or error
     if first is not None:

@@ -237,6 +237,12 @@ class AsyncioIo:
         assert isinstance(signal, AsyncioSignal)
         return await signal.wait(None if until is None else until - clock.now())
 
+    def running(self) -> LoopTask | None:
+        return self.task()
+
+    def has_ended(self, call: object) -> bool:
+        return isinstance(call, asyncio.Future) and call.done()
+
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
         # In the caller's own task: another one would cost more than all the rest of a release.
         try:

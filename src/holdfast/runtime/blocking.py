@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import random
 import threading
 from collections.abc import Callable, Coroutine
@@ -9,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
 from holdfast.runtime import clock
-from holdfast.runtime.calls import begin
+from holdfast.runtime.calls import begin, has_ended, running_call
 from holdfast.runtime.io import Event, Signal
 from holdfast.runtime.task import running_task
 
@@ -61,6 +62,40 @@ class ThreadSignal:
         return True
 
 
+class ThreadEvent(threading.Event):
+    """An event whose waiters may be interrupted at any moment.
+
+    `threading.Event` is Python code around a lock. An interrupt inside it leaves that lock held,
+    and the thread that sets the event then waits for ever.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_set = False
+        self._signals: list[ThreadSignal] = []
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        for signal in list(self._signals):
+            signal.set()
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until it is set or the time is over; whether it is set."""
+        signal = ThreadSignal()
+        self._signals.append(signal)
+        try:
+            # A set before the signal was in place wakes nobody.
+            return self._is_set or signal.wait(timeout)
+        finally:
+            self._signals.remove(signal)
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine whose awaitables never suspend: one call."""
     try:
@@ -77,8 +112,17 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def in_thread(work: Coroutine[Any, Any, None]) -> threading.Thread:
     """Start a keeper in a thread of its own."""
     thread = threading.Thread(target=run, args=(work,), name="holdfast-keeper", daemon=True)
-    thread.start()
+    start(thread)
     return thread
+
+
+def start(thread: threading.Thread) -> None:
+    """Start a thread from another new one, where no signal handler runs.
+
+    `Thread.start` waits for the thread in Python code. An interrupt there can leave a lock held
+    without which the new thread never begins.
+    """
+    _thread.start_new_thread(thread.start, ())
 
 
 class BlockingIo:
@@ -88,6 +132,8 @@ class BlockingIo:
     now = staticmethod(clock.now)
     uniform = staticmethod(random.uniform)
     task = staticmethod(running_task)
+    running = staticmethod(running_call)
+    has_ended = staticmethod(has_ended)
 
     def __init__(self, port: BlockingPort) -> None:
         self.port = port
@@ -109,8 +155,8 @@ class BlockingIo:
         return ThreadSignal()
 
     def event(self) -> tuple[Event, Callable[[], None]]:
-        event = threading.Event()
+        event = ThreadEvent()
         return event, event.set
 
     def call_back(self, function: Callable[..., object], *args: object) -> None:
-        threading.Thread(target=function, args=args, name="holdfast-callback", daemon=True).start()
+        start(threading.Thread(target=function, args=args, name="holdfast-callback", daemon=True))

@@ -45,6 +45,6 @@ def running_call() -> Call | None:
     return None
 
 
-def has_ended(call: Call | None) -> bool:
+def has_ended(call: object) -> bool:
     """Whether a call is over. What was taken outside of any call (None) counts as in use."""
-    return call is not None and not call.cr_running
+    return isinstance(call, CoroutineType) and not call.cr_running

@@ -60,6 +60,12 @@ class Io(Protocol):
     def task(self) -> LoopTask | None:
         """The task that is running now, if a loop runs one."""
 
+    def running(self) -> object:
+        """The call that is running now, for `has_ended`."""
+
+    def has_ended(self, call: object) -> bool:
+        """Whether a call is over, however it ended. In any thread."""
+
     def signal(self) -> Signal:
         """A signal that `wait` of this Io understands."""
 

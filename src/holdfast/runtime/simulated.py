@@ -326,6 +326,12 @@ class SimulatedIo:
                 signal.task = None
         return signal.is_set()
 
+    def running(self) -> Task | None:
+        return self.world.current
+
+    def has_ended(self, call: object) -> bool:
+        return isinstance(call, Task) and call.done
+
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
         return await finish(work)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.errors import EngineUnavailable, HoldfastError, LockLost, NotHeld, StaleToken
 from holdfast.locks.acquire import acquire, try_acquire
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.owner import owner
 from holdfast.locks.release import release
 from holdfast.locks.spec import Spec, make_spec
@@ -38,6 +38,7 @@ class Worker:
         self.chronicle = person.simulation.chronicle
         self.owner = f"{person.name}{number}"
         self.hold: Hold | None = None
+        self.entry: Entry | None = None
         self.element = f"{person.name}{number}"
         """What it adds to the resource: once only in a run."""
 
@@ -65,18 +66,20 @@ class Worker:
         )  # fmt: skip
         try:
             if self.wait == 0:
-                hold = await try_acquire(person.client, spec, [])
+                entry = await try_acquire(person.client, spec, [])
             else:
-                hold = await acquire(person.client, spec, self.wait)
+                entry = await acquire(person.client, spec, self.wait)
         except (HoldfastError, Cancelled) as error:
             chronicle.end(call, outcome_of(error), error=type(error).__name__)
             chronicle.tell(self.who, "refused", f"did not get {self.shown()}: {explain(error)}", name=self.name)
             return False
-        if hold is None:
+        if entry is None:
             chronicle.end(call, "failed", error="NotAcquired")
             chronicle.tell(self.who, "refused", f"did not get {self.shown()}: somebody has it", name=self.name)
             return False
-        self.hold = hold
+        person.client.unsettled.hand_out(entry)
+        self.entry, self.hold = entry, entry.held
+        hold = self.hold
         queued = person.simulation.queued(hold.claim.id)
         chronicle.end(
             call, "ok", claim=hold.claim.id, token=hold.token, slot=hold.slot, deadline=self.deadline(), queued=queued
@@ -176,12 +179,13 @@ class Worker:
     async def give_back(self) -> None:
         """Release, and write down what became of it."""
         assert self.hold is not None
+        assert self.entry is not None
         chronicle = self.chronicle
         call = chronicle.begin(
             "release", self.who, owner=self.owner, name=self.name, kind=self.spec.kind, claim=self.hold.claim.id
         )
         try:
-            await release(self.person.client, self.hold)
+            await release(self.person.client, self.entry)
         except (LockLost, NotHeld, EngineUnavailable, Cancelled) as error:
             chronicle.end(call, outcome_of(error), error=type(error).__name__)
             chronicle.tell(self.who, "release failed", f"cannot give {self.shown()} back: {explain(error)}")

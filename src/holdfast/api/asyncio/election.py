@@ -38,6 +38,8 @@ class Election:
     async def resign(self) -> None:
         """Stop leading. Nothing happens if we do not lead."""
         self._client.io.check_caller()
-        grant, self._grant = self._grant, None
+        grant = self._grant
         if grant is not None and grant.valid:
             await grant.release()
+        if self._grant is grant:
+            self._grant = None

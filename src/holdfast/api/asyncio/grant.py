@@ -11,7 +11,7 @@ from holdfast.api.body import Body
 from holdfast.locks import handing, several
 from holdfast.locks.client import Client as Core
 from holdfast.locks.grant import GrantView
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry
 from holdfast.locks.release import release
 
 
@@ -32,7 +32,7 @@ class Grant(GrantView):
 
     async def release(self) -> None:
         """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
-        await release(self._client, self._hold, grant=self)
+        await release(self._client, self._entry)
 
     async def hand_over(self) -> str:
         """A secret text by which another client may adopt this grant; this one holds until then."""
@@ -53,10 +53,10 @@ class Grant(GrantView):
 class Grants(Mapping[str, Grant]):
     """Several grants that are released and lost together."""
 
-    def __init__(self, client: Core, holds: list[Hold], on_lost: Callable[[Grant], object] | None = None) -> None:
-        self._client, self._holds = client, holds
-        self._grants = {hold.claim.name: Grant(client, hold, on_lost) for hold in holds}
-        self._ties = several.tie_together(client, holds)
+    def __init__(self, client: Core, entries: list[Entry], on_lost: Callable[[Grant], object] | None = None) -> None:
+        self._client, self._holds = client, [entry.held for entry in entries]
+        self._grants = {entry.claim.name: Grant(client, entry, on_lost) for entry in entries}
+        self._ties = several.tie_together(client, self._holds)
 
     def __getitem__(self, name: str) -> Grant:
         return self._grants[name]

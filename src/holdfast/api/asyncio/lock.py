@@ -12,8 +12,9 @@ from holdfast.api.entered import Entered
 from holdfast.api.waiting import Wait, chosen
 from holdfast.locks import acquire, several
 from holdfast.locks.client import Client as Core
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry
 from holdfast.locks.spec import Spec
+from holdfast.locks.unsettled import Scope
 
 G = TypeVar("G", Grant, Grants)
 
@@ -26,11 +27,11 @@ class Scoped(ABC, Generic[G]):
         self._entered: Entered[G] = Entered(client)
 
     @abstractmethod
-    async def acquire(self, wait: Wait = ...) -> G:
-        """Wait for it and take it."""
+    async def _acquire(self, wait: Wait, scope: Scope) -> G:
+        """Take it for a scope, which has it before this call's record lets go of it."""
 
     async def __aenter__(self) -> G:
-        grant = await self.acquire()
+        grant = await self._acquire(..., Scope())
         self._entered.push(grant)
         await grant.__aenter__()
         return grant
@@ -47,7 +48,7 @@ class Lock(Scoped[Grant]):
 
     def __init__(self, client: Core, spec: Spec) -> None:
         super().__init__(client)
-        self._client, self._spec = client, spec
+        self._spec = spec
 
     @property
     def name(self) -> str:
@@ -56,23 +57,32 @@ class Lock(Scoped[Grant]):
 
     async def acquire(self, wait: Wait = ...) -> Grant:
         """Wait in line for at most `wait` seconds (None: for ever). NotAcquired after that."""
-        taken: list[Hold] = []
+        return await self._acquire(wait, Scope())
+
+    async def _acquire(self, wait: Wait, scope: Scope) -> Grant:
+        taken = scope.entries
         try:
             await acquire.acquire(self._client, self._spec, chosen(wait, self._spec), taken)
-            return Grant(self._client, taken[0], self._spec.on_lost)
+            scope.grant = grant = Grant(self._client, taken[0], self._spec.on_lost)
         except BaseException:
             await several.let_go(self._client, taken)
             raise
+        self._client.unsettled.hand_out(taken[0])
+        return grant
 
     async def try_acquire(self) -> Grant | None:
         """Take the lock if it is free now, else None. Never waits."""
-        taken: list[Hold] = []
+        taken: list[Entry] = []
         try:
             await acquire.try_acquire(self._client, self._spec, taken)
-            return Grant(self._client, taken[0], self._spec.on_lost) if taken else None
+            if not taken:
+                return None
+            grant = Grant(self._client, taken[0], self._spec.on_lost)
         except BaseException:
             await several.let_go(self._client, taken)
             raise
+        self._client.unsettled.hand_out(taken[0])
+        return grant
 
     def __repr__(self) -> str:
         return f"<{self._spec.kind} {self._spec.name!r} on {self._client}>"
@@ -98,24 +108,30 @@ class AllLocks(Scoped[Grants]):
 
     def __init__(self, client: Core, specs: list[Spec]) -> None:
         super().__init__(client)
-        self._client, self._specs = client, specs
+        self._specs = specs
 
     async def acquire(self, wait: Wait = ...) -> Grants:
         """Take all of them within `wait` seconds, or none."""
-        taken: list[Hold] = []
+        return await self._acquire(wait, Scope())
+
+    async def _acquire(self, wait: Wait, scope: Scope) -> Grants:
+        taken = scope.entries
         try:
             await several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0]), taken)
-            return Grants(self._client, taken, self._specs[0].on_lost)
+            scope.grant = grants = Grants(self._client, taken, self._specs[0].on_lost)
+            return several.hand_out(self._client, taken, grants)
         except BaseException:
             await several.let_go(self._client, taken)
             raise
 
     async def try_acquire(self) -> Grants | None:
         """Take all of them if they are free now, else None."""
-        taken: list[Hold] = []
+        taken: list[Entry] = []
         try:
             await several.try_acquire_all(self._client, self._specs, taken)
-            return Grants(self._client, taken, self._specs[0].on_lost) if taken else None
+            if not taken:
+                return None
+            return several.hand_out(self._client, taken, Grants(self._client, taken, self._specs[0].on_lost))
         except BaseException:
             await several.let_go(self._client, taken)
             raise

@@ -12,7 +12,7 @@ from holdfast.api.asyncio.grant import Grant
 from holdfast.api.body import Body
 from holdfast.api.waiting import Wait, chosen
 from holdfast.locks.client import Client as Core
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry
 from holdfast.locks.naming import check_function, namer
 from holdfast.locks.once import OnceFront
 from holdfast.locks.spec import Spec
@@ -44,13 +44,13 @@ class Once:
         """Forget what is recorded, so that the next one to ask works again; whether there was anything."""
         return await self._front.forget()
 
-    async def _under(self, hold: Hold, work: Callable[[Grant], Any]) -> Any:
-        grant = Grant(self._client, hold)
+    async def _under(self, entry: Entry, work: Callable[[Grant], Any]) -> Any:
+        grant = Grant(self._client, entry)
 
         async def still_held() -> None:
             grant.check()
 
-        body = Body([hold], still_held)
+        body = Body([entry.held], still_held)
         try:
             result = work(grant)
             if inspect.isawaitable(result):

@@ -25,7 +25,7 @@ from holdfast.locks.ability import need_record
 from holdfast.locks.barrier import BarrierFront
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client as Core
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry
 from holdfast.locks.latch import KEEP, LatchFront
 from holdfast.locks.log import LogFront
 from holdfast.locks.naming import check_function, check_result, namer
@@ -140,13 +140,15 @@ class Client:
 
     def adopt(self, text: str) -> Grant:
         """Take over what another client handed over, with a higher token."""
-        taken: builtins.list[Hold] = []
+        taken: builtins.list[Entry] = []
         try:
             run(handing.adopt(self._core, text, taken))
-            return Grant(self._core, taken[0])
+            grant = Grant(self._core, taken[0])
         except BaseException:
             run(several.let_go(self._core, taken))
             raise
+        self._core.unsettled.hand_out(taken[0])
+        return grant
 
     def row_lock(self, connection: Any, table: str, key: Any, **options: Unpack[RowOptions]) -> dict[str, Any] | None:
         """Lock a database row until the caller's transaction ends; the row, or None if there is none."""

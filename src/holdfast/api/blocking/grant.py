@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import cast
 
+from holdfast.api.leaving import WithExit, entering
 from holdfast.errors import HoldfastError, LockLost
 from holdfast.locks import handing, several
 from holdfast.locks.client import Client as Core
 from holdfast.locks.grant import GrantView
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry
 from holdfast.locks.release import release
+from holdfast.locks.unsettled import Scope, Unsettled
 from holdfast.runtime.blocking import run
 
 
@@ -34,18 +35,24 @@ class Grant(GrantView):
 
     def release(self) -> None:
         """Give the lock back. LockLost if it was lost before, NotHeld if it was released before."""
-        run(release(self._client, self._hold, grant=self))
+        run(release(self._client, self._entry))
 
     def hand_over(self) -> str:
         """A secret text by which another client may adopt this grant; this one holds until then."""
         self.check()
         return run(handing.hand_over(self._client, self._hold))
 
+    __exit__ = WithExit()
+
     def __enter__(self) -> Grant:
+        entering(self).entries = [self._entry]
         return self
 
-    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+    def _leave(self, _: Scope, error: BaseException | None) -> None:
         end_body(self.release, error)
+
+    def _record(self) -> Unsettled:
+        return self._client.unsettled
 
 
 def end_body(give_back: Callable[[], None], error: BaseException | None) -> None:
@@ -56,8 +63,10 @@ def end_body(give_back: Callable[[], None], error: BaseException | None) -> None
         if error is None:
             raise
         error.add_note(str(lost))
-    except KeyboardInterrupt:
-        # It may have come before the release began.
+    except HoldfastError:
+        raise
+    except BaseException:
+        # An interrupt, which may have come before the release began.
         with suppress(HoldfastError):
             give_back()
         raise
@@ -66,10 +75,10 @@ def end_body(give_back: Callable[[], None], error: BaseException | None) -> None
 class Grants(Mapping[str, Grant]):
     """Several grants that are released and lost together."""
 
-    def __init__(self, client: Core, holds: list[Hold], on_lost: Callable[[Grant], object] | None = None) -> None:
-        self._client, self._holds = client, holds
-        self._grants = {hold.claim.name: Grant(client, hold, on_lost) for hold in holds}
-        self._ties = several.tie_together(client, holds)
+    def __init__(self, client: Core, entries: list[Entry], on_lost: Callable[[Grant], object] | None = None) -> None:
+        self._client, self._holds = client, [entry.held for entry in entries]
+        self._grants = {entry.claim.name: Grant(client, entry, on_lost) for entry in entries}
+        self._ties = several.tie_together(client, self._holds)
 
     def __getitem__(self, name: str) -> Grant:
         return self._grants[name]
@@ -97,8 +106,14 @@ class Grants(Mapping[str, Grant]):
             untie()
         run(several.release_all(self._client, list(self.values())))
 
+    __exit__ = WithExit()
+
     def __enter__(self) -> Grants:
+        entering(self).entries = [grant._entry for grant in self.values()]
         return self
 
-    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
+    def _leave(self, _: Scope, error: BaseException | None) -> None:
         end_body(self.release, error)
+
+    def _record(self) -> Unsettled:
+        return self._client.unsettled

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Generic, TypeVar
 
 from holdfast.api.blocking.grant import Grant, Grants, end_body
 from holdfast.api.entered import Entered
+from holdfast.api.leaving import WithExit, entering
 from holdfast.api.waiting import Wait, chosen
 from holdfast.locks import acquire, several
 from holdfast.locks.client import Client as Core
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry
 from holdfast.locks.spec import Spec
+from holdfast.locks.unsettled import Scope, Unsettled
 from holdfast.runtime.blocking import run
 
 G = TypeVar("G", Grant, Grants)
@@ -21,24 +22,34 @@ G = TypeVar("G", Grant, Grants)
 class Scoped(ABC, Generic[G]):
     """Something that `with` takes and gives back; one object serves many threads."""
 
+    __exit__ = WithExit()
+
     def __init__(self, client: Core) -> None:
+        self._client = client
         self._entered: Entered[G] = Entered(client)
 
     @abstractmethod
-    def acquire(self, wait: Wait = ...) -> G:
-        """Wait for it and take it."""
+    def _acquire(self, wait: Wait, scope: Scope) -> G:
+        """Take it for a scope, which has it before this call's record lets go of it."""
 
     def __enter__(self) -> G:
-        grant = self.acquire()
-        try:
-            self._entered.push(grant)
-            return grant
-        except BaseException:
-            grant.release()
-            raise
+        scope = entering(self)
+        grant = self._acquire(..., scope)
+        if scope.exit is None:
+            # Entered by hand or by an ExitStack.
+            try:
+                self._entered.push(grant)
+            except BaseException:
+                grant.release()
+                raise
+        return grant
 
-    def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
-        end_body(self._entered.pop().release, error)
+    def _leave(self, scope: Scope, error: BaseException | None) -> None:
+        grant: G = self._entered.pop() if scope.grant is None else scope.grant
+        end_body(grant.release, error)
+
+    def _record(self) -> Unsettled:
+        return self._client.unsettled
 
 
 class Lock(Scoped[Grant]):
@@ -46,7 +57,7 @@ class Lock(Scoped[Grant]):
 
     def __init__(self, client: Core, spec: Spec) -> None:
         super().__init__(client)
-        self._client, self._spec = client, spec
+        self._spec = spec
 
     @property
     def name(self) -> str:
@@ -55,23 +66,32 @@ class Lock(Scoped[Grant]):
 
     def acquire(self, wait: Wait = ...) -> Grant:
         """Wait in line for at most `wait` seconds (None: for ever). NotAcquired after that."""
-        taken: list[Hold] = []
+        return self._acquire(wait, Scope())
+
+    def _acquire(self, wait: Wait, scope: Scope) -> Grant:
+        taken = scope.entries
         try:
             run(acquire.acquire(self._client, self._spec, chosen(wait, self._spec), taken))
-            return Grant(self._client, taken[0], self._spec.on_lost)
+            scope.grant = grant = Grant(self._client, taken[0], self._spec.on_lost)
         except BaseException:
             run(several.let_go(self._client, taken))
             raise
+        self._client.unsettled.hand_out(taken[0])
+        return grant
 
     def try_acquire(self) -> Grant | None:
         """Take the lock if it is free now, else None. Never waits."""
-        taken: list[Hold] = []
+        taken: list[Entry] = []
         try:
             run(acquire.try_acquire(self._client, self._spec, taken))
-            return Grant(self._client, taken[0], self._spec.on_lost) if taken else None
+            if not taken:
+                return None
+            grant = Grant(self._client, taken[0], self._spec.on_lost)
         except BaseException:
             run(several.let_go(self._client, taken))
             raise
+        self._client.unsettled.hand_out(taken[0])
+        return grant
 
     def __repr__(self) -> str:
         return f"<{self._spec.kind} {self._spec.name!r} on {self._client}>"
@@ -97,24 +117,30 @@ class AllLocks(Scoped[Grants]):
 
     def __init__(self, client: Core, specs: list[Spec]) -> None:
         super().__init__(client)
-        self._client, self._specs = client, specs
+        self._specs = specs
 
     def acquire(self, wait: Wait = ...) -> Grants:
         """Take all of them within `wait` seconds, or none."""
-        taken: list[Hold] = []
+        return self._acquire(wait, Scope())
+
+    def _acquire(self, wait: Wait, scope: Scope) -> Grants:
+        taken = scope.entries
         try:
             run(several.acquire_all(self._client, self._specs, chosen(wait, self._specs[0]), taken))
-            return Grants(self._client, taken, self._specs[0].on_lost)
+            scope.grant = grants = Grants(self._client, taken, self._specs[0].on_lost)
+            return several.hand_out(self._client, taken, grants)
         except BaseException:
             run(several.let_go(self._client, taken))
             raise
 
     def try_acquire(self) -> Grants | None:
         """Take all of them if they are free now, else None."""
-        taken: list[Hold] = []
+        taken: list[Entry] = []
         try:
             run(several.try_acquire_all(self._client, self._specs, taken))
-            return Grants(self._client, taken, self._specs[0].on_lost) if taken else None
+            if not taken:
+                return None
+            return several.hand_out(self._client, taken, Grants(self._client, taken, self._specs[0].on_lost))
         except BaseException:
             run(several.let_go(self._client, taken))
             raise

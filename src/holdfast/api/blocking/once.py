@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from holdfast.api.blocking.grant import Grant
 from holdfast.api.waiting import Wait, chosen
 from holdfast.locks.client import Client as Core
-from holdfast.locks.hold import Hold
+from holdfast.locks.hold import Entry
 from holdfast.locks.naming import check_function, namer
 from holdfast.locks.once import OnceFront
 from holdfast.locks.spec import Spec
@@ -43,8 +43,8 @@ class Once:
         """Forget what is recorded, so that the next one to ask works again; whether there was anything."""
         return run(self._front.forget())
 
-    async def _under(self, hold: Hold, work: Callable[[Grant], Any]) -> Any:
-        grant = Grant(self._client, hold)
+    async def _under(self, entry: Entry, work: Callable[[Grant], Any]) -> Any:
+        grant = Grant(self._client, entry)
         try:
             return work(grant)
         finally:

@@ -1,0 +1,117 @@
+"""An interrupt at any moment of a call costs a delay, never a leak.
+
+`KeyboardInterrupt`, or an exception that a signal handler raises, is raised at each function
+entry and after each call of C code, also inside `threading`, during each operation, on each
+engine. After a ttl nothing is held or queued, the client works, and no call took longer than it
+may. `make test` takes a few moments of each operation, `make marathon` all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from zlib import crc32
+
+import pytest
+
+import holdfast
+from tests.conformance.engines import ENGINES, Subject
+from tests.conformance.turns import THOROUGH
+from tests.faults.injection import NEVER_RAN, Injected, Moments, count_moments
+from tests.interrupts.operations import OPERATIONS, Operation, Work, World
+
+TTL = 2.0
+SAMPLE = 6
+"""How many moments of an operation `make test` takes."""
+SPARE = 1.0
+"""How much longer than its wait a call may take."""
+
+pytestmark = pytest.mark.filterwarnings(
+    NEVER_RAN,
+    # The grant of an interrupted call is garbage: the keeper gives it back.
+    "ignore:.* was neither released nor lost:ResourceWarning",
+    # A socket that was just being opened.
+    "ignore:unclosed <socket:ResourceWarning",
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    subjects = [subject for subject in ENGINES if THOROUGH or subject.like is None]
+    metafunc.parametrize("subject", subjects, ids=lambda subject: subject.name)
+    metafunc.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+
+
+def chosen(moments: int, of: str) -> list[int]:
+    """The moments that this run takes: spread over the operation, others for each operation and engine."""
+    if THOROUGH or moments <= SAMPLE:
+        return list(range(moments))
+    stride = moments / SAMPLE
+    first = crc32(of.encode()) % max(1, int(stride))
+    return [int(first + stride * number) for number in range(SAMPLE)]
+
+
+def took(work: Work, seconds: list[float]) -> Work:
+    """The same work, timed."""
+
+    def timed() -> None:
+        began = time.monotonic()
+        try:
+            work()
+        finally:
+            seconds.append(time.monotonic() - began)
+
+    return timed
+
+
+def left(rival: holdfast.Client, names: list[str]) -> list[str]:
+    """Those of these names on which there is still a claim."""
+    if rival.guarantees.recorded:
+        return [info.name for info in rival.list()]
+    return [name for name in names if not can_be_taken(rival, name)]
+
+
+def can_be_taken(rival: holdfast.Client, name: str) -> bool:
+    grant = rival.lock(name).try_acquire()
+    if grant is not None:
+        grant.release()
+    return grant is not None
+
+
+def test_an_interrupt_at_any_moment_leaves_nothing_behind(
+    subject: Subject, operation: Operation, fresh_url: Callable[[Subject], str]
+) -> None:
+    url = fresh_url(subject)
+    with ExitStack() as stack:
+        world = World(*(stack.enter_context(holdfast.connect(url, ttl=TTL)) for _ in range(2)))
+        if not operation.can(world.locks.guarantees):
+            assert operation.name not in ("with", "acquire and release"), "every engine has a plain lock"
+            return
+        names: list[str] = []
+        where: dict[str, str] = {}
+
+        def begin(at: str) -> tuple[Work, Work]:
+            names.append(f"{operation.name.replace(' ', '-')}-{at}")
+            return operation.prepare(world, names[-1])
+
+        for warm in range(2):
+            work, afterwards = begin(f"warm-{warm}")
+            moments = count_moments(work)
+            afterwards()
+        assert moments > SAMPLE
+        for error in (KeyboardInterrupt, Injected):
+            for at in chosen(moments, f"{subject.name} {operation.name} {error.__name__}"):
+                work, afterwards = begin(f"{error.__name__}-{at}")
+                fault, seconds = Moments(at, error), list[float]()
+                # An engine may tell of the interrupt as a request without an answer.
+                with suppress(error, holdfast.HoldfastError):
+                    fault.run(took(work, seconds))
+                assert seconds[0] < operation.limit + SPARE, f"{seconds[0]:.1f} s, interrupted at {fault.where}"
+                where[names[-1]] = fault.where
+                afterwards()
+        until = time.monotonic() + TTL + subject.lag + 2 * SPARE
+        while still := left(world.rival, names):
+            assert time.monotonic() < until, f"left behind: {[(name, where.get(name)) for name in still]}"
+            time.sleep(0.05)
+        with world.locks.lock("afterwards", wait=1.0) as grant:
+            assert grant.valid
