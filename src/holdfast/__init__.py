@@ -1,6 +1,10 @@
 """Holdfast: a distributed lock manager. `holdfast.connect()` blocks; `holdfast.aio` is the same for asyncio."""
 
 import logging
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - where it is not installed, but on the path
+    raise ImportError(f"Holdfast needs Python 3.11 or newer; this is {sys.version.split()[0]}")
 
 from holdfast.api.blocking import (
     AllLocks,

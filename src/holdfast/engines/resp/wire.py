@@ -34,6 +34,10 @@ NOT_DONE = (
 )  # fmt: skip
 """What a server says before it has changed anything: a script fails at its first write, or not at all."""
 
+FIRST_WRITE = "Write commands not allowed after non deterministic commands"
+TOO_OLD = (FIRST_WRITE, "Unknown Redis command", "unknown command")
+"""What servers say that lack what the scripts need."""
+
 WRONG_SERVER = ("LOADING", "MASTERDOWN", "READONLY")
 """What a server says that is not the primary (any more): look for it again."""
 
@@ -205,8 +209,11 @@ def redirection(error: ReplyError) -> tuple[str, Address] | None:
 
 def refused(address: str, error: ReplyError, repeated: bool) -> EngineUnavailable:
     """What an error reply means for the caller."""
-    known = str(error).split(" ", 1)[0] in NOT_DONE
-    return EngineUnavailable(address, str(error), "not done" if known and not repeated else "unknown")
+    text = str(error)
+    old = any(words in text for words in TOO_OLD)
+    known = text.split(" ", 1)[0] in NOT_DONE or (old and FIRST_WRITE in text)
+    problem = f"the server is too old: Redis 6.0 or newer, or Valkey, is needed (it says: {text})" if old else text
+    return EngineUnavailable(address, problem, "not done" if known and not repeated else "unknown")
 
 
 def as_mapping(reply: list[bytes]) -> Mapping[str, str]:
