@@ -68,7 +68,9 @@ class Client:
         patience = engine.patience if isinstance(engine, PatientEngine) else 0.0
         self.call_limit = max(1.0, min(ttl, LONGEST_CALL), patience)
         """For how long one request may go unanswered."""
-        self.closed = False
+        self.closed = self._ended = False
+        self.unclosed = ""
+        """The session that is over here, and has still to be ended at the engine."""
         self.fronts: weakref.WeakSet[Front] = weakref.WeakSet()
         """Those that have a state of their own, with which they begin anew in a fork."""
         engine.deliver = self.deliver
@@ -243,24 +245,36 @@ class Client:
     # The end
 
     async def close(self) -> None:
-        """End the session, which releases everything, and stop the keeper."""
+        """End the session, which releases everything, and stop the keeper.
+
+        A caller that is cancelled stops when it is done; one that was interrupted may call it again.
+        """
         self.io.check_caller()
-        if self.closed:
-            return
+        if not self._ended:
+            await self.io.shielded(self._close())
+
+    async def _close(self) -> None:
         self.closed = True
         session, keeper = self.session, self.keeper
         try:
             if session is not None and session.over is None:
+                self.unclosed = session.id
                 for hold in session.end("the client was closed"):
                     hold.released = True
-                while (await self.verbs.close_session(session.id, self.until())).more:
-                    continue
+            while self.unclosed:
+                if not (await self.verbs.close_session(self.unclosed, self.until())).more:
+                    self.unclosed = ""
+        except Exception:
+            self.unclosed = ""  # it ends with its ttl; an interrupt leaves it to the keeper
+            raise
         finally:
             self.wakeups.ring_all()
             if keeper is not None:
                 keeper.stop()
                 await self.io.wait(keeper.done, self.until() + GRACE)
-            self.engine.close()
+            if not self._ended:
+                self._ended = True
+                self.engine.close()
             # An event loop needs a few turns to take down what was closed.
             for _ in range(3):
                 await self.io.wait(self.io.signal(), self.io.now())

@@ -92,6 +92,8 @@ class Keeper:
         self._look_at = -NEVER
         """When to look for what ended calls have left."""
         self._rests = full_jitter(FIRST_REST, LAST_REST, self.io.uniform)
+        self._without_loop = False
+        """Whether the event loop of the client was closed before the client."""
 
     # From any thread
 
@@ -174,6 +176,9 @@ class Keeper:
                 if parked := self._parking and self._parks():
                     return
                 await self.work()
+            await self.end_unclosed()
+            if self._without_loop:
+                self.close_engine()
         except Exception as error:
             log.exception("%s: the keeper failed", self.client)
             self.fell(error)
@@ -188,6 +193,32 @@ class Keeper:
         with self._gate:
             self._parked = self._parking
             return self._parked
+
+    async def end_unclosed(self) -> None:
+        """End the session at the engine where the one who closed the client could not."""
+        client = self.client
+        try:
+            while client.unclosed:
+                if not (await self.verbs.close_session(client.unclosed, self.io.now() + client.call_limit)).more:
+                    client.unclosed = ""
+        except EngineUnavailable as error:
+            log.warning("%s: its session could not be closed: %s", client, error)
+
+    async def end_with_loop(self, session: Session) -> None:
+        """The event loop of the client was closed: no task of it runs any more, and none can close the client."""
+        client = self.client
+        log.warning("%s: its event loop was closed before it: what it holds is released", client)
+        client.closed = self.stopping = self._without_loop = True
+        client.unclosed = session.id
+        self.end(session, "the event loop of its client was closed")
+
+    def close_engine(self) -> None:
+        """Close the connections of a client that nothing else can close."""
+        try:
+            self.client.engine.close()
+        except RuntimeError as error:
+            # A connection of the loop cannot be closed without it, and goes with its garbage.
+            log.debug("%s: a connection was not closed: %s", self.client, error)
 
     def fail(self, error: Exception) -> None:
         """Tell those who wait for a session that none will come from here."""
@@ -303,6 +334,9 @@ class Keeper:
         """One heartbeat for everything that is held. Only its answer moves the deadline."""
         interval = deadlines.beat_interval(session.ttl)
         sent = self.io.now()
+        if self.stalled() == NEVER:
+            await self.end_with_loop(session)
+            return
         if self.stalled() > self.client.max_stall:
             log.warning("%s: the event loop has not turned for %.1f s: not renewing", self.client, self.stalled())
             session.in_danger, self._beat_at = True, sent + interval

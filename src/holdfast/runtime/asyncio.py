@@ -283,7 +283,9 @@ class LoopPulse:
         self._asked: float | None = None
 
     def stalled(self) -> float:
-        """For how many seconds the loop has owed an answer; asks again if it owes none."""
+        """For how many seconds the loop has owed an answer; asks again if it owes none. For ever if it was closed."""
+        if self._loop.is_closed():
+            return float("inf")
         if self._asked is not None:
             return clock.now() - self._asked
         self._asked = clock.now()
