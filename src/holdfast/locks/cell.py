@@ -15,7 +15,7 @@ from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest
 from holdfast.locks.ability import need_cells
 from holdfast.locks.client import Client
 from holdfast.locks.lost_data import lost_data
-from holdfast.locks.spec import check_keep
+from holdfast.locks.spec import check_count, check_keep
 from holdfast.locks.watching import End, Watching
 from holdfast.model import MAX_TOKEN
 
@@ -157,8 +157,7 @@ def check_update(change: object, retries: object) -> None:
     """What `update` takes."""
     if not callable(change) or iscoroutinefunction(change):
         raise InvalidRequest("change", change, "a plain function that gets the value and returns the next one")
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        raise InvalidRequest("retries", retries, "how often to try again: 0 or more")
+    check_count("retries", retries, "how often to try again: a whole number from 0 to 2^53 - 1", least=0)
 
 
 class Pauses:

@@ -10,7 +10,9 @@ from holdfast.locks.acquire import answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
 from holdfast.locks.lost_data import lost_data
+from holdfast.locks.spec import check_count
 from holdfast.locks.watching import Watching
+from holdfast.model import MAX_TOKEN
 
 KEEP = 86_400.0
 
@@ -19,8 +21,7 @@ class LatchFront:
     """A count in a cell. It lives `keep` seconds after its last use."""
 
     def __init__(self, client: Client, name: str, count: int, keep: float) -> None:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InvalidRequest("count", count, "a latch counts down from 1 or more")
+        check_count("count", count, f"a latch counts down from 1 to {MAX_TOKEN}")
         self.client, self.name, self.count = client, name, count
         self.cell = CellFront(client, "latch", name, keep)
         self.keep = self.cell.keep or KEEP
@@ -36,8 +37,7 @@ class LatchFront:
 
     async def count_down(self, n: int) -> int:
         """Count down by `n`; how many are missing now, 0 at the least."""
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise InvalidRequest("n", n, "a latch counts down by 1 or more")
+        check_count("n", n, f"a latch counts down by 1 to {MAX_TOKEN}")
         while True:
             left, version = await self.left()
             left = max(0, left - n)

@@ -13,6 +13,7 @@ from holdfast.errors import Conflict, InvalidRequest
 from holdfast.locks.cell import MOST_BYTES, CellFront, Pauses, encode
 from holdfast.locks.client import Client
 from holdfast.locks.lost_data import lost_data
+from holdfast.locks.spec import check_count
 from holdfast.locks.watching import End, Watching
 
 
@@ -116,8 +117,7 @@ class LogFront:
 
 def check_number(argument: str, number: object) -> None:
     """A number of events."""
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise InvalidRequest(argument, number, "events are counted from 0, in whole numbers")
+    check_count(argument, number, "events are counted from 0, in whole numbers below 2^53", least=0)
 
 
 def check_events(events: object) -> list[Any]:

@@ -14,6 +14,8 @@ from holdfast.locks.spec import check_seconds
 from holdfast.locks.statement import execute, identifier
 from holdfast.model import Link
 
+LONGEST_ROW_WAIT = 2_147_483.0
+"""PostgreSQL counts `lock_timeout` in milliseconds, in 31 bits."""
 _SAVEPOINT = "holdfast_row_lock"
 _NOT_AVAILABLE, _DEADLOCK = "55P03", "40P01"
 
@@ -35,7 +37,7 @@ class RowOptions(TypedDict, total=False):
 
 async def lock_row(connection: Any, table: str, key: Any, **options: Unpack[RowOptions]) -> dict[str, Any] | None:
     """The row, locked until the caller's transaction ends; None if there is no such row."""
-    wait = check_seconds("wait", options.get("wait"))
+    wait = check_seconds("wait", options.get("wait"), most=LONGEST_ROW_WAIT)
     nowait, skip_locked = options.get("nowait", False), options.get("skip_locked", False)
     if sum((wait is not None, nowait, skip_locked)) > 1:
         raise InvalidRequest("wait", wait, "one of wait, nowait and skip_locked")

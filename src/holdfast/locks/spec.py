@@ -10,34 +10,43 @@ from typing import Any, TypedDict
 
 from holdfast.core.names import check_name, fits
 from holdfast.errors import InvalidRequest
-from holdfast.model import Mode, Place
+from holdfast.model import MAX_TOKEN, Mode, Place
 from holdfast.runtime.io import Io
 
 MOST_PERMITS = 1_000_000
 LONGEST_NOTE = 4096
 
 
-def check_seconds(argument: str, value: object, *, least: float = 0.0) -> float | None:
+LONGEST = 10 * 365 * 86_400.0
+"""Ten years, in seconds. No engine counts time further ahead."""
+SHORTEST_KEEP = 0.001
+
+
+def check_seconds(argument: str, value: object, *, least: float = 0.0, most: float = LONGEST) -> float | None:
     """A number of seconds, or None."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         raise InvalidRequest(argument, value, "seconds are a number, or None")
     if value < least:
         raise InvalidRequest(argument, value, f"it is at least {least:g} s")
-    return None if math.isinf(value) else float(value)
+    if value == math.inf:
+        return None
+    if value > most:
+        raise InvalidRequest(argument, value, f"it is at most {most:.0f} s, or None for no limit")
+    return float(value)
 
 
-SHORTEST_KEEP, LONGEST_KEEP = 0.001, 10 * 365 * 86_400.0
-"""No engine keeps time further ahead than ten years: one that found out after the work was done could not record it."""
+def check_count(argument: str, value: object, rule: str, *, least: int = 1) -> int:
+    """A whole number that every engine can keep; `rule` says what it counts."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_TOKEN:
+        raise InvalidRequest(argument, value, rule)
+    return value
 
 
 def check_keep(value: object) -> float | None:
     """How long something is kept, or None for ever."""
-    keep = check_seconds("keep", value, least=SHORTEST_KEEP)
-    if keep is not None and keep > LONGEST_KEEP:
-        raise InvalidRequest("keep", value, "it is ten years at most, or None for ever")
-    return keep
+    return check_seconds("keep", value, least=SHORTEST_KEEP)
 
 
 def check_awaited(io: Io, **callbacks: object) -> None:
