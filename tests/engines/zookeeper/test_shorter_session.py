@@ -16,8 +16,8 @@ from holdfast.verify.proxy import Proxy
 from tests.engines.zookeeper.patience import eventually
 from tests.servers.zookeeper import ZooKeeperServer
 
-LONG, SHORT = 20.0, 2.0
-MIDDLE = 7.0
+LONG, SHORT = 40.0, 2.0
+MIDDLE = 10.0
 """Long enough to outlast a restart of the server."""
 
 

@@ -1,6 +1,6 @@
 """Cells in ZooKeeper: a node each, written by compare-and-set on ZooKeeper's own version.
 
-What users see as the version is the zxid of the write, which never comes again, plus the base, so
+What users see as the version is made from the zxid of the write, which never comes again, as a token is, so
 that it grows as tokens do: ZooKeeper's own versions start at 0 with a new node. A base that is raised
 raises the versions of all that is there: an earlier one is never met again, because a cell's zxid does
 not go back. A delete empties the node, which is removed a day later.
@@ -116,7 +116,7 @@ class CellVerbs(Part):
             return None, 0, None
         data, stat = found
         there, keep = _HEAD.unpack_from(data)
-        version = self.token(link, stat.mzxid)
+        version = await self.version(link, stat.mzxid, until)
         # No clock has a say in whether it was deleted.
         if not there or (keep and await self._passed(link, stat.mtime / 1000 + keep, asked, until)):
             return None, 0, stat.version
@@ -193,7 +193,7 @@ class CellVerbs(Part):
         results = [one(link.kazoo) for one in self._with_base(link, send)]
         (done,) = self._without_base(link, await self.answers(link, until, *results))
         if isinstance(done, NoNodeError) and own is None:
-            if not link.base:
+            if link.tokens is None:
                 await self.make_namespace(link, until)
                 await self.read_base(link, until)
             await self.make_paths(link, [path.rpartition("/")[0]], until)
@@ -201,6 +201,6 @@ class CellVerbs(Part):
             return None
         stat = done[1] if own is None else done
         link.clock.note(stat)
-        version = self.token(link, stat.mzxid, "unknown")
+        version = await self.version(link, stat.mzxid, until, "unknown")
         self.engine.seen.note(path, link, version, stat.version)
         return version

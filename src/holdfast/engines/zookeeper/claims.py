@@ -252,7 +252,10 @@ class ClaimVerbs(PermitVerbs):
         if entry.claim.limit:
             return await self.take_slot(entry, until)
         link = entry.link
-        while zxid is None:
+        while True:
+            token = None if zxid is None else await self.token(link, zxid, until)
+            if token is not None:
+                return entry.grant(token)
             await self.ready(link, until)
             try:
                 written = await self.answer(link, until, link.kazoo.set_async(entry.path, packed(entry.data)))
@@ -261,7 +264,6 @@ class ClaimVerbs(PermitVerbs):
             if isinstance(written, Exception):
                 return self._vanished(entry)
             zxid = written.mzxid
-        return entry.grant(self.token(link, zxid))
 
     async def _watch(self, entry: Entry, found: Position, until: float) -> bool:
         """Have ourselves woken when it may be our turn; False if that is so already."""

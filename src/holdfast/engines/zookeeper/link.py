@@ -22,6 +22,7 @@ from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.connection import AddWatch, Connection, DirectHandler, Kazoo, Message
 from holdfast.engines.zookeeper.life import Grant
 from holdfast.engines.zookeeper.server_clock import ServerClock
+from holdfast.engines.zookeeper.token_table import TokenTable
 
 # What kazoo has to say about a lost connection, the keeper says too.
 _log = logging.getLogger("holdfast.kazoo")
@@ -54,7 +55,10 @@ class Link:
         """How many heartbeats in a row had no answer in time."""
         self.streams: dict[str, Told] = {}
         """By path: who is told of everything under it."""
-        self.base = 0
+        self.beat_zxid = 0
+        """That of the last heartbeat."""
+        self.tokens: TokenTable | None = None
+        """How zxids become tokens; None until it was read."""
         self.gone: dict[str, str] = {}
         """Claims that others have ended, and why."""
         self.noted = False

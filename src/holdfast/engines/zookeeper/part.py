@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -12,6 +13,7 @@ from holdfast.engines.zookeeper.ledger import packed, unpacked
 from holdfast.engines.zookeeper.line import LAYOUT
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.queue_view import QueueView
+from holdfast.engines.zookeeper.token_table import TokenTable
 from holdfast.errors import EngineUnavailable, HoldfastError, Outcome
 from holdfast.model import MAX_TOKEN
 from holdfast.runtime.io import Io, Signal
@@ -44,34 +46,71 @@ class Part(Asker):
                 link.start()
         try:
             await self.ready(link, until)
-            if not link.base:
+            if link.tokens is None:
                 await self.read_base(link, until)
         except LinkOver as over:
             raise EngineUnavailable(self.address, str(over), "not done") from over
         return link
 
     async def read_base(self, link: Link, until: float) -> None:
-        """What is added to every number that ZooKeeper gives; none while the namespace is not there."""
+        """How zxids become tokens; nothing while the namespace is not there."""
         (found,) = await self.read(link, until, lambda kazoo: kazoo.get_async(self.layout.base))
         if not isinstance(found, NoNodeError):
             self.take_base(link, found[0])
 
     def take_base(self, link: Link, data: bytes) -> None:
-        """Keep the base, if we can read what this namespace has become."""
+        """Keep the base and the epochs, if we can read what this namespace has become."""
         kept = unpacked(data)
         if kept.get("layout", 0) > LAYOUT:
             raise HoldfastError(
                 f"{self.address}: namespace {self.layout.namespace!r} has layout {kept['layout']}, this Holdfast reads "
                 f"up to {LAYOUT}: use a newer one"
             )
-        link.base = kept.get("base", 0)
+        link.tokens = TokenTable.read(kept)
 
-    def token(self, link: Link, zxid: int, outcome: Outcome = "not done") -> int:
-        """The token of what was written at this zxid. `outcome`: what to say of the write if there is no such token."""
-        token: int = link.base + zxid
+    async def token(self, link: Link, zxid: int, until: float) -> int | None:
+        """The token of a write that was made just now; None if it has none, and must be made again."""
+        await self.set_aside(link, zxid, until)
+        assert link.tokens is not None
+        token = link.tokens.token(zxid)
+        return None if token is None else self._checked(token, "not done")
+
+    async def version(self, link: Link, zxid: int, until: float, outcome: Outcome = "not done") -> int:
+        """The version of what was written last at this zxid. `outcome`: what to say of the write if that fails."""
+        try:
+            await self.set_aside(link, zxid, until)
+        except EngineUnavailable as error:
+            raise EngineUnavailable(error.engine, error.problem, outcome) from error
+        assert link.tokens is not None
+        version = link.tokens.version(zxid)
+        assert version is not None
+        return self._checked(version, outcome)
+
+    def _checked(self, token: int, outcome: Outcome) -> int:
         if token > MAX_TOKEN:
             raise EngineUnavailable(self.address, f"token {token} is over 2^53: use a new namespace", outcome)
         return token
+
+    async def set_aside(self, link: Link, zxid: int, until: float, *, early: bool = False) -> None:
+        """See to it that tokens are set aside for a write that was made just now. `early`: before they run out."""
+        while True:
+            tokens = link.tokens
+            if tokens is not None and tokens.version(zxid) is not None and not (early and tokens.is_short(zxid)):
+                return
+            (found,) = await self.read(link, until, lambda kazoo: kazoo.get_async(self.layout.base))
+            if isinstance(found, NoNodeError):
+                raise EngineUnavailable(self.address, f"namespace {self.layout.namespace!r} was removed", "not done")
+            data, stat = found
+            self.take_base(link, data)
+            tokens = link.tokens
+            assert tokens is not None
+            if tokens.version(zxid) is not None and not tokens.is_short(zxid):
+                return
+            wider = packed({"layout": LAYOUT, **tokens.with_room(zxid).as_dict()})
+            await self.ready(link, until)
+            with suppress(Dropped):
+                # Whatever came of it, what is kept now is read again.
+                await self.answer(link, until, link.kazoo.set_async(self.layout.base, wider, stat.version))
 
     async def make_paths(self, link: Link, paths: Sequence[str], until: float) -> None:
         """Make nodes and those above them, where they are missing: all of them in two round trips."""
@@ -94,7 +133,7 @@ class Part(Asker):
         folders = (layout.sessions, layout.notes, layout.claims, layout.permits, layout.cells)
         await self.make_paths(link, folders, until)
         (stat,) = await self.read(link, until, lambda kazoo: kazoo.exists_async(layout.root))
-        data = packed({"layout": LAYOUT, "base": stat.ctime * 1000})
+        data = packed({"layout": LAYOUT, **TokenTable.begun(stat.ctime * 1000, stat.czxid).as_dict()})
         while True:
             await self.ready(link, until)
             try:
@@ -130,6 +169,12 @@ class Part(Asker):
             part = paths[first : first + 200]
             found += await self.read(link, until, *(_getter(path) for path in part))
         return [None if isinstance(one, NoNodeError) else one for one in found]
+
+
+def estimated(link: Link, zxid: int) -> int:
+    """The token of a grant that was confirmed at this zxid, as people see it."""
+    assert link.tokens is not None
+    return link.tokens.estimate(zxid)
 
 
 def _getter(path: str) -> Any:

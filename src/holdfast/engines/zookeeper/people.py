@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from holdfast.engines.zookeeper.claims import WITHDRAWN, ClaimVerbs
 from holdfast.engines.zookeeper.ledger import Condemned, Entry, packed, unpacked
 from holdfast.engines.zookeeper.line import Stand, count_holding, in_order, letters, unquoted
 from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.part import estimated
 from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, Granted, LockInfo, Party
@@ -67,7 +69,7 @@ class PeopleVerbs(ClaimVerbs):
         self, link: Link, stand: Stand, about: dict[str, Any], stat: Any, name: str, now: float, held: bool
     ) -> Party:
         since = (stat.mtime if held else stat.ctime) / 1000
-        token = about.get("token") or link.base + stat.mzxid
+        token = about.get("token") or estimated(link, stat.mzxid)
         return Party(
             claim=stand.claim, owner=about.get("owner", ""), app=about.get("app", ""), host=about.get("host", ""),
             pid=about.get("pid", 0), thread=about.get("thread", ""), note=about.get("note", ""), since=since,
@@ -314,4 +316,15 @@ class PeopleVerbs(ClaimVerbs):
         entry.view.add(entry.node)
         member.enrol(entry)
         self.ledger.used[entry.parent] = self.io.now()
-        return entry.grant(self.token(entry.link, found[1].czxid), entry.data.get("slot"))
+        zxid = found[1].czxid
+        while True:
+            token = await self.token(entry.link, zxid, until)
+            if token is not None:
+                return entry.grant(token, entry.data.get("slot"))
+            await self.ready(entry.link, until)
+            with suppress(Dropped):
+                written = await self.answer(entry.link, until, entry.link.kazoo.set_async(entry.path, found[0]))
+                if isinstance(written, Exception):
+                    self.ledger.forget(entry)
+                    return Gone("it was broken at once")
+                zxid = written.mzxid

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from holdfast.core.table.commands import WrongLimit
@@ -34,7 +36,13 @@ class PermitVerbs(Part):
             had = unpacked(own[0]).get("slot")
             if had is not None:
                 # It was taken, and only the answer was lost.
-                return entry.grant(self.token(link, own[1].mzxid), had)
+                token = await self.token(link, own[1].mzxid, until)
+                if token is not None:
+                    return entry.grant(token, had)
+                await self.ready(link, until)
+                with suppress(Dropped):
+                    await self.answer(link, until, link.kazoo.set_async(entry.path, own[0]))
+                continue
             taken = {int(number) for number in found}
             slot = next((number for number in range(claim.limit) if number not in taken), None)
             if slot is None:
@@ -51,7 +59,9 @@ class PermitVerbs(Part):
                 continue
             assert not isinstance(done, Exception)
             entry.data = data
-            return entry.grant(self.token(link, done[1].mzxid), slot)
+            token = await self.token(link, done[1].mzxid, until)
+            if token is not None:
+                return entry.grant(token, slot)
 
     async def other_limit(self, entry: Entry, until: float) -> WrongLimit | Position | None:
         """What claims before ours with another limit mean: refused if one holds, else we wait until the first is gone.

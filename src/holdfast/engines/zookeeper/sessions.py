@@ -118,6 +118,7 @@ class SessionVerbs(Part):
                 link.hang_up()
             raise
         with suppress(EngineUnavailable, LinkOver):  # another day: the heartbeat itself was answered
+            await self.set_aside(link, link.beat_zxid, until, early=True)
             await self.tidier.step(link, until)
         gone = tuple((id_, reason) for id_, reason in list(link.gone.items()) if id_ in member.claims)
         return Renewed(granted(min(good, link.negotiated * SHARE)), gone)
@@ -138,6 +139,7 @@ class SessionVerbs(Part):
             if isinstance(done, Exception):
                 return False
             link.clock.note(done[1])
+            link.beat_zxid = done[1].mzxid
             return True
 
     async def _read_notes(self, link: Link, session: str, until: float) -> bool:

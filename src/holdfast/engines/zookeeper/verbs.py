@@ -11,6 +11,7 @@ from holdfast.engines.zookeeper.ledger import packed, unpacked
 from holdfast.engines.zookeeper.line import LAYOUT
 from holdfast.engines.zookeeper.people import PeopleVerbs
 from holdfast.engines.zookeeper.sessions import SessionVerbs
+from holdfast.engines.zookeeper.token_table import TokenTable
 from holdfast.engines.zookeeper.watching import WatchVerbs
 from holdfast.errors import EngineUnavailable
 
@@ -27,19 +28,21 @@ class ZooKeeperVerbs(PeopleVerbs, SessionVerbs, CellVerbs, WatchVerbs):
             while True:
                 (found,) = await self.read(link, until, lambda kazoo: kazoo.get_async(layout.base))
                 data, stat = found
-                base = unpacked(data)["base"]
-                if base + stat.mzxid > above:
+                tokens = TokenTable.read(unpacked(data))
+                if tokens.estimate(stat.mzxid) > above:
                     return Done()
                 transaction = link.kazoo.transaction()
                 transaction.delete(layout.sessions)
                 transaction.create(layout.sessions)
-                transaction.set_data(layout.base, packed({"layout": LAYOUT, "base": above}), stat.version)
+                transaction.set_data(
+                    layout.base, packed({"layout": LAYOUT, **tokens._replace(base=above).as_dict()}), stat.version
+                )
                 done = await self.together(link, until, transaction)
                 if isinstance(done, NotEmptyError):
                     problem = f"namespace {layout.namespace!r} is in use: tokens are raised while nobody is connected"
                     raise EngineUnavailable(self.address, problem, "not done")
                 if not isinstance(done, BadVersionError):
-                    link.base = 0
+                    link.tokens = None
                     return Done()
         except LinkOver as over:
             raise EngineUnavailable(self.address, "the session ended before the answer came", "unknown") from over

@@ -21,7 +21,7 @@ from holdfast.engines.zookeeper.asking import Dropped, LinkOver
 from holdfast.engines.zookeeper.ledger import unpacked
 from holdfast.engines.zookeeper.line import Layout, Stand, in_order, position, read, unquoted
 from holdfast.engines.zookeeper.link import Link
-from holdfast.engines.zookeeper.part import Part
+from holdfast.engines.zookeeper.part import Part, estimated
 from holdfast.errors import Unsupported
 from holdfast.model import EventType, LockEvent, Mode
 
@@ -127,7 +127,7 @@ class Stream:
         ahead = place is not None and place.held
         held = "slot" in about if stand.limit else ahead
         if held and one.token is None and found is not None:
-            one.token = about.get("token") or self.link.base + found[1].mzxid
+            one.token = about.get("token") or estimated(self.link, found[1].mzxid)
             self._emit("granted", line, one)
         elif what == CREATED and not ahead and stand.waits:
             self._emit("queued", line, one)
@@ -219,7 +219,7 @@ class WatchVerbs(Part):
                     known[stand.node].owner = about.get("owner", "")
                     place = position(stands, stand.node)
                     if one is not None and place is not None and place.held:
-                        known[stand.node].token = about.get("token") or link.base + one[1].mzxid
+                        known[stand.node].token = about.get("token") or estimated(link, one[1].mzxid)
                 if known:
                     lines[line] = known
         return lines
