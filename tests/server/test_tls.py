@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import requests
 
+import holdfast
 from holdfast import aio
 from holdfast.server.handshakes import SPARE
 from holdfast.server.http import MOST_CONNECTIONS
@@ -46,6 +47,22 @@ def test_commands_and_http_go_through_tls(authority: Authority) -> None:
             assert wire("HF.ACQUIRE", f"{session}-1", "k")[0] == "granted"
         url = f"https://localhost:{server.http_port}/readyz"
         assert requests.get(url, verify=str(authority.own.certificate), timeout=20).text == "ready\n"
+
+
+def test_an_authority_without_a_key_usage_is_refused_by_a_strict_python_which_says_why(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ordinary", says_for_what=False)
+    strict = bool(ssl.create_default_context().verify_flags & ssl.VERIFY_X509_STRICT)
+    with LockServer(config=config(authority.issue("server"))) as server:
+        url = f"holdfast://localhost:{server.port}?durable=0&ca={authority.own.certificate}"
+        if not strict:
+            with holdfast.connect(url) as locks, locks.lock("k"):
+                return
+        locks = holdfast.connect(url, ttl=1.0)
+        with pytest.raises(holdfast.EngineUnavailable):
+            locks.lock("k").acquire()
+        # On a busy machine the first answer comes before the first try has ended; this one names what it ended with.
+        with pytest.raises(holdfast.EngineUnavailable, match="does not include key usage"):
+            locks.lock("k").acquire()
 
 
 async def test_the_tasks_of_a_client_share_its_connection(authority: Authority) -> None:
