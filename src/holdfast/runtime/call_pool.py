@@ -16,6 +16,40 @@ LOOK = 0.5
 """How often, in seconds, a call that waits for an item looks whether the borrower of one has ended."""
 
 
+class CallTurn:
+    """A turn that one call has at a time. A call that ended without giving it back has lost it.
+
+    A call takes it for one `use`. When the call comes back for another use, an interrupt has ended
+    the former one.
+    """
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._call: Call | None = None
+        self._use: object = None
+        self._lock = threading.Lock()
+
+    def take(self, use: object) -> bool:
+        """Take the turn if it is free; never waits."""
+        call = running_call()
+        with self._lock:
+            mine = call is not None and self._call is call and self._use is not use
+            if self._taken and not mine and not has_ended(self._call):
+                return False
+            self._call, self._use = call, use
+            self._taken = True
+            return True
+
+    def give(self) -> None:
+        """Give the turn back."""
+        self._call = self._use = None
+        self._taken = False
+
+    def is_taken(self) -> bool:
+        """Whether a call that still runs has it."""
+        return self._taken and not has_ended(self._call)
+
+
 class PoolItem(Generic[T]):
     """One item of a pool. Only its borrower uses it."""
 

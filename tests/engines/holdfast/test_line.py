@@ -9,10 +9,11 @@ from holdfast.engines.holdfast.line import Line, Waiter
 from holdfast.engines.holdfast.route import Route
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.runtime import clock
+from holdfast.runtime.blocking import ThreadSignal
 from tests.servers.lock_server import LockServer
 
 
-class Meanwhile(threading.Event):
+class Meanwhile(ThreadSignal):
     """Something that another thread does just when this one is told."""
 
     def __init__(self, happens: Callable[[], None]) -> None:

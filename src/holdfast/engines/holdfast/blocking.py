@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Line
 from holdfast.engines.holdfast.words import Request, Step
 from holdfast.engines.resp.wire import Address
-from holdfast.runtime import clock
-from holdfast.runtime.blocking import BlockingIo
+from holdfast.runtime.blocking import BlockingIo, ThreadSignal
+from holdfast.runtime.call_pool import CallPool
+
+
+class ConnectingTurn(CallPool[None]):
+    """The turn to connect."""
+
+    def __init__(self) -> None:
+        super().__init__(1, lambda _: None)
+
+    def release(self) -> None:
+        self.give(self.items[0])
 
 
 class BlockingWire:
     """Connections that block the thread."""
 
-    lock = staticmethod(threading.Lock)
+    lock = ConnectingTurn
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -30,11 +39,11 @@ class BlockingWire:
             link.look()
         return link.call(request.packed, until)
 
-    async def take(self, lock: threading.Lock, until: float) -> bool:
-        return lock.acquire(timeout=max(0.0, until - clock.now()))
+    async def take(self, lock: ConnectingTurn, until: float) -> bool:
+        return lock.take(until) is not None
 
     async def pause(self, seconds: float) -> None:
-        threading.Event().wait(seconds)
+        ThreadSignal().wait(seconds)
 
 
 class PortIo(BlockingIo):

@@ -18,6 +18,8 @@ from holdfast.engines.holdfast.route import Route
 from holdfast.engines.resp.blocking import TICK_US, left
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.runtime import clock
+from holdfast.runtime.blocking import ThreadSignal
+from holdfast.runtime.call_pool import LOOK, CallTurn
 
 Hear = Callable[[list[Any]], None]
 """Takes a push."""
@@ -35,7 +37,7 @@ class Waiter:
         self.reply: Any = PENDING
         """Lost if there will be none."""
         self.sent = clock.now()
-        self.gate: threading.Event | None = None
+        self.gate: ThreadSignal | None = None
         """Set when there is something to do: the reply is here, or somebody else has to read."""
         self.dropped = False
         """Whether nobody waits for the reply any more."""
@@ -51,7 +53,7 @@ class Line:
         self.session: str | None = None
         """For whom it speaks."""
         self._reader = Reader()
-        self._sending, self._reading = threading.Lock(), threading.Lock()
+        self._sending, self._reading = threading.Lock(), CallTurn()
         self._tls_turn = threading.Lock()
         """One step at a time: reading and writing at once is not for TLS."""
         self._waiting: deque[Waiter] = deque()
@@ -149,7 +151,7 @@ class Line:
     def _await(self, waiter: Waiter, until: float) -> None:
         """Until the reply is here: read, or wait for whoever reads."""
         while waiter.reply is PENDING:
-            if self._reading.acquire(blocking=False):
+            if self._reading.take(waiter):
                 try:
                     while waiter.reply is PENDING:
                         if clock.now() >= until:
@@ -159,12 +161,15 @@ class Line:
                     self._let_go()
             elif waiter.gate is None:
                 # Once more before waiting: whoever reads may have stopped before it could see the gate.
-                waiter.gate = threading.Event()
+                waiter.gate = ThreadSignal()
             else:
                 if self.problem is not None:
                     raise Lost(self.problem)
-                if not waiter.gate.wait(max(0.0, until - clock.now())):
+                left_over = until - clock.now()
+                if left_over <= 0:
                     self._give_up(waiter)
+                # A reader whose call an interrupt has ended wakes no other one.
+                waiter.gate.wait(min(left_over, LOOK))
                 waiter.gate.clear()
 
     def _give_up(self, waiter: Waiter) -> None:
@@ -234,13 +239,13 @@ class Line:
 
     def _let_go(self) -> None:
         """Read no more; a connection that has ended is closed by its last reader."""
-        self._reading.release()
+        self._reading.give()
         if self.problem is not None:
             self._close()
 
     def _pass_on(self) -> None:
         """Somebody else has to read from here on."""
-        if not self._waiting or self._reading.locked():
+        if not self._waiting or self._reading.is_taken():
             return
         for waiter in tuple(self._waiting):
             if not waiter.dropped and waiter.gate is not None:
@@ -249,8 +254,8 @@ class Line:
 
     def look(self) -> None:
         """Take what has come unasked: also that the server has closed the connection meanwhile."""
-        if not self._reading.acquire(blocking=False):
-            return  # whoever reads hears of it
+        if not self._reading.take(object()):
+            return  # the call that reads hears of it
         try:
             if self.problem is None and self._has_something():
                 with contextlib.suppress(Lost):
@@ -270,8 +275,8 @@ class Line:
         """Wait for something on this connection or on another file; whether it was the other one."""
         poll = select.poll()
         poll.register(other, select.POLLIN)
-        if not self._reading.acquire(blocking=False):
-            # Somebody else reads, and hands pushes on.
+        if not self._reading.take(object()):
+            # Another call reads, and hands pushes on.
             return bool(poll.poll(50.0 if seconds is None else min(50.0, seconds * 1000)))
         try:
             if self.problem is not None:
@@ -301,12 +306,13 @@ class Line:
         self._close()
 
     def _close(self) -> None:
-        """Close the file, unless somebody reads or writes it now: whoever does that closes it afterwards."""
-        if self._reading.acquire(blocking=False):
-            if self._sending.acquire(blocking=False):
+        """Close the file, unless a call reads or writes it now: that call closes it afterwards.
+
+        A call that begins later sees the problem, and does not touch the file.
+        """
+        if not self._reading.is_taken():
+            if not self._sending.locked():
                 self.socket.close()
-                self._sending.release()
-            self._reading.release()
             self._pass_on()
 
     def abandon(self) -> None:
