@@ -68,6 +68,8 @@ class Ledger:
         self.passed_on = PassedOn()
         self.queued: set[str] = set()
         """Claims that are known to stand in line."""
+        self.doubtful: set[str] = set()
+        """Claims whose enter was repeated: the first one may still arrive, after whatever ends them."""
 
     def forget(self, claim_id: str) -> None:
         """A claim comes anew, or is over."""

@@ -77,6 +77,11 @@ class PostgresTable:
                 standing = await self._look(cm.Look(command.claim), call)
                 if not isinstance(standing, Place) or standing.position > 1:
                     return standing
+            case cm.Release() if command.claim.id in self.ledger.doubtful:
+                self.ledger.forget(command.claim.id)
+                released, _ = await self._step(command, call)
+                await self._bury(command.claim, call)
+                return released
             case cm.Enter() | cm.Release():
                 claim = command.claim
                 self.ledger.forget(claim.id)
@@ -89,7 +94,15 @@ class PostgresTable:
                         return reply
             case cm.Leave():
                 self.ledger.forget(command.claim.id)
+                if command.claim.id in self.ledger.doubtful:
+                    return await self._bury(command.claim, call)
         return (await self._step(command, call))[0]
+
+    async def _bury(self, claim: Claim, call: VerbCall) -> cm.Reply:
+        """Withdraw a claim and leave a tombstone, which an enter that comes late finds."""
+        reply, _ = await self._step(cm.Leave(claim, unanswered=True), call)
+        self.ledger.doubtful.discard(claim.id)
+        return reply
 
     async def withdraw_again(self, until: float) -> None:
         """After a connection broke: make sure of the releases that may not have been on disk."""
@@ -230,6 +243,8 @@ class PostgresTable:
 
     async def _after_loss(self, command: cm.Enter | cm.Release, call: VerbCall) -> cm.Reply:
         """The connection broke, and it may have been done. An enter can be repeated; a release looks first."""
+        if isinstance(command, cm.Enter):
+            self.ledger.doubtful.add(command.claim.id)
         if isinstance(command, cm.Release):
             standing, _ = await self._step(cm.Look(command.claim), call)
             if standing == Gone(UNKNOWN_CLAIM):
