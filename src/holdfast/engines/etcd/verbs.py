@@ -121,9 +121,10 @@ class EtcdVerbs(Known):
         there, notes, session = (steps.kvs(response) for response in answer.message.responses[:3])
         if notes:
             return Gone(notes[0].value.decode())
-        # An earlier try of the same call has removed it: had somebody else, there would be a note, and had the session
-        # run out, its record would be gone with it.
-        return Done() if answer.repeated and session and not there else Gone(MISSING)
+        # An earlier try of the same call has removed it: a break or an adoption would have left a note, and the end of
+        # the session would have removed its record. A permit's key may be another claim's by now.
+        ours = any(read_row(self.keys, kv).record.claim.id == claim.id for kv in there)
+        return Done() if answer.repeated and session and not ours else Gone(MISSING)
 
     def _mark(self, claim: Claim) -> bytes:
         return self.keys.told(claim.kind, claim.name) + claim.id.encode()
