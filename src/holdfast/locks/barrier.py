@@ -16,7 +16,8 @@ from holdfast.locks.acquire import acquire, answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Entry, Hold
-from holdfast.locks.several import let_go
+from holdfast.locks.outcome import unknown_from_here
+from holdfast.locks.several import let_go, still_there
 from holdfast.locks.spec import make_spec
 from holdfast.locks.watching import SAFETY_NET, Watching
 
@@ -46,12 +47,16 @@ class BarrierFront:
                 try:
                     left = None if until is None else max(0.0, until - io.now())
                     hold = (await acquire(self.client, self.spec, left, taken)).held
-                    generation = await self.passed(hold, until, watching)
+                    # From here on others may count this party.
+                    with unknown_from_here():
+                        generation = await self.passed(hold, until, watching)
                 finally:
-                    # Whoever went through is told so, also if its place is given back later.
-                    await io.shielded(let_go(self.client, taken, by))
+                    given_back = await io.shielded(let_go(self.client, taken, by))
                 if generation is not None:
+                    # It went through, also if its place is given back later.
                     return generation
+                if not given_back:
+                    raise still_there(self.client)
                 if until is not None and io.now() >= until:
                     raise NotAcquired(self.name, io.now() - started, kind="barrier")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.core.names import check_name
 from holdfast.locks.ability import need_record
 from holdfast.locks.client import Client
+from holdfast.locks.outcome import unknown_from_here
 
 
 async def break_lock(client: Client, name: str, kind: str, force: bool) -> int:
@@ -21,12 +22,13 @@ async def break_lock(client: Client, name: str, kind: str, force: bool) -> int:
     left = set(told.claims)
     io = client.io
     pause = 0.005
-    while left:
-        # Sweeping removes a claim whose time is over even if nobody waits for the lock.
-        await client.verbs.sweep(client.until())
-        info = await client.verbs.inspect(kind, name, client.until())
-        left &= {holder.claim for holder in info.holders}
-        if left:
-            await io.wait(io.signal(), io.now() + pause)
-            pause = min(pause * 1.5, 0.25)
+    with unknown_from_here():
+        while left:
+            # Sweeping removes a claim whose time is over even if nobody waits for the lock.
+            await client.verbs.sweep(client.until())
+            info = await client.verbs.inspect(kind, name, client.until())
+            left &= {holder.claim for holder in info.holders}
+            if left:
+                await io.wait(io.signal(), io.now() + pause)
+                pause = min(pause * 1.5, 0.25)
     return len(told.claims)

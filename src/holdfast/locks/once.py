@@ -24,6 +24,7 @@ from holdfast.locks.acquire import acquire, answer_by
 from holdfast.locks.cell import CellFront, Pauses, decode, encode
 from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Entry, Hold
+from holdfast.locks.outcome import unknown_from_here
 from holdfast.locks.several import let_go
 from holdfast.locks.spec import Spec, check_keep
 
@@ -157,7 +158,8 @@ class OnceFront:
             record = Record(hold.token, True, failure=(type(error).__name__, problem))
             kept = record.encoded()
         # What everybody gets is what was kept, the worker too: JSON turns a tuple into a list.
-        recorded = await self.put(hold, version, kept, keep)
+        with unknown_from_here():
+            recorded = await self.put(hold, version, kept, keep)
         return replace(read(decode(kept)), cause=cause) if recorded else Record()
 
     async def put(self, hold: Hold, version: int, kept: bytes, keep: float | None) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from holdfast.core.names import check_name
-from holdfast.errors import HoldfastError, InvalidRequest
+from holdfast.errors import EngineUnavailable, HoldfastError, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import acquire, answer_by, try_acquire
 from holdfast.locks.client import GRACE, Client
 from holdfast.locks.grant import GrantView
@@ -33,8 +33,10 @@ async def acquire_all(client: Client, specs: Sequence[Spec], wait: float | None,
         for spec in specs:
             left = None if until is None else max(0.0, until - client.io.now())
             await acquire(client, spec, left, taken)
-    except BaseException:
-        await client.io.shielded(let_go(client, taken, answer_by(until)))
+    except BaseException as error:
+        given_back = await client.io.shielded(let_go(client, taken, answer_by(until)))
+        if not given_back and isinstance(error, NotAcquired | EngineUnavailable):
+            raise still_there(client) from error
         raise
 
 
@@ -43,10 +45,13 @@ async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Ent
     try:
         for spec in specs:
             if await try_acquire(client, spec, taken) is None:
-                await let_go(client, taken)
+                if not await let_go(client, taken):
+                    raise still_there(client)
                 return False
-    except BaseException:
-        await client.io.shielded(let_go(client, taken, client.io.now() + GRACE))
+    except BaseException as error:
+        given_back = await client.io.shielded(let_go(client, taken, client.io.now() + GRACE))
+        if not given_back and isinstance(error, EngineUnavailable):
+            raise still_there(client) from error
         raise
     return True
 
@@ -70,14 +75,25 @@ def tie_together(client: Client, holds: Sequence[Hold]) -> list[Callable[[], Non
     return [hold.when_lost(partial(lose_others, hold)) for hold in holds]
 
 
-async def let_go(client: Client, taken: list[Entry], by: float = float("inf")) -> None:
-    """Give back what was taken, last first, whatever happens to one of them; the keeper goes on with what is late."""
+def still_there(client: Client) -> EngineUnavailable:
+    """The error for what was taken and could not be given back yet."""
+    return EngineUnavailable(str(client), "a claim could not be withdrawn yet", "unknown")
+
+
+async def let_go(client: Client, taken: list[Entry], by: float = float("inf")) -> bool:
+    """Give back what was taken, last first, whatever happens to one of them; whether nothing of it is left.
+
+    The keeper goes on with what is late.
+    """
+    given_back = True
     while taken:
         entry = taken.pop()
         try:
             await release(client, entry, by)
         except HoldfastError as error:
+            given_back = given_back and not isinstance(error, EngineUnavailable)
             log.debug("%s: %r was not given back at once: %s", client, entry.claim.name, error)
+    return given_back
 
 
 async def release_all(client: Client, grants: Sequence[GrantView]) -> None:
