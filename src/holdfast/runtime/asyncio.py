@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import ssl
+import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
+from ipaddress import ip_address
 from types import coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -31,6 +36,57 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object
     except RuntimeError:
         if not loop.is_closed():
             raise
+
+
+async def in_own_thread(loop: asyncio.AbstractEventLoop, work: Callable[[], T]) -> T:
+    """Do something that blocks, in a thread of its own: the application may keep the loop's executor busy."""
+    done: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            result = work()
+        except Exception as error:  # noqa: BLE001 - it is for the task that waits
+            call_in_loop(loop, fail, error)
+        else:
+            call_in_loop(loop, finish, result)
+
+    def fail(error: Exception) -> None:
+        if not done.done():
+            done.set_exception(error)
+
+    def finish(result: T) -> None:
+        if not done.done():
+            done.set_result(result)
+
+    threading.Thread(target=run, name="holdfast-look-up", daemon=True).start()
+    return await done
+
+
+async def connect(
+    loop: asyncio.AbstractEventLoop,
+    make: Callable[[], asyncio.BaseProtocol],
+    address: tuple[str, int],
+    tls: ssl.SSLContext | None,
+) -> None:
+    """Connect to the first address of a host that works, without the loop's executor."""
+    host, port = address
+    name = host if tls is not None else None
+    *others, last = await _addresses(loop, host, port)
+    for found in others:
+        with suppress(OSError):
+            await loop.create_connection(make, found, port, ssl=tls, server_hostname=name)
+            return
+    await loop.create_connection(make, last, port, ssl=tls, server_hostname=name)
+
+
+async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[str]:
+    """The addresses of a host. `create_connection` would ask the executor for those of a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        found = await in_own_thread(loop, partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
+        return list(dict.fromkeys(str(info[4][0]) for info in found))
+    return [host]
 
 
 def go_on(results: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -20,6 +20,7 @@ from holdfast.engines.resp.tasks import Stream
 from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
+from holdfast.runtime.asyncio import connect
 
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
 """That the other side sends no more, where the system tells that before one reads."""
@@ -152,12 +153,9 @@ class TaskWire:
     async def _open(self, address: Address, until: float) -> PushStream:
         route = self._desk.route
         stream = PushStream(address, self._loop, self._desk.hear, self._desk.missed)
-        host, port = address
         try:
             async with asyncio.timeout(max(0.001, until - clock.now())):
-                await self._loop.create_connection(
-                    lambda: stream, host, port, ssl=route.tls, server_hostname=host if route.tls is not None else None
-                )
+                await connect(self._loop, lambda: stream, address, route.tls)
                 route.check(address, [await stream.send(greeting, until) for greeting in route.greetings()])
         except OSError as error:
             # Also when the time is over.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hiredis import ProtocolError, Reader, ReplyError
 
 from holdfast.engines.alarm import Alarm
-from holdfast.engines.resp.blocking import MOST_REPEATS, Connection
+from holdfast.engines.resp.blocking import MOST_REPEATS, Connection, connect
 from holdfast.engines.resp.wire import Lost, pack
 from holdfast.runtime import clock
 
@@ -59,12 +59,7 @@ class Bell(Alarm):
                     raise
 
     def _subscribe(self, until: float) -> None:
-        address = self._route.locate(until)
-        try:
-            connection = Connection(address, self._route.login, self._route.tls, until)
-        except Lost:
-            self._route.failed(address)
-            raise
+        connection = connect(self._route, until)
         try:
             reply = connection.run(pack(("SUBSCRIBE", f"{self._prefix}notices:{self._session}")), until)
             if isinstance(reply, ReplyError):
@@ -147,6 +142,10 @@ class Bell(Alarm):
     def check(self) -> None:
         """Called with every heartbeat: a subscription that did not answer since the last one is made again."""
         if self._connection is None:
+            return
+        if self._connection.address != (self._route.current or self._connection.address):
+            # Requests go elsewhere now. A node that has left its cluster is told of nothing that is published there.
+            self._drop()
             return
         if self._pinged > self._heard:
             # It may have answered while nobody listened.

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from holdfast.core.urls import Url
 from holdfast.engines.resp.blocking import Connection
-from holdfast.engines.resp.wire import Address, Login, Lost, Plain, parse_address
+from holdfast.engines.resp.wire import Address, Login, Lost, Plain, known_host, parse_address
 from holdfast.errors import InvalidRequest
 from holdfast.runtime import clock
 
@@ -23,6 +23,12 @@ class Route(Protocol):
 
     login: Login
     tls: ssl.SSLContext | None
+    asks: bool
+    """Whether it asks servers where to go, which takes time."""
+
+    @property
+    def current(self) -> Address | None:
+        """Where the namespace was found last; None while that is not known."""
 
     def locate(self, until: float) -> Address:
         """The address to connect to; Lost if nobody can tell."""
@@ -41,6 +47,11 @@ class OneServer:
     address: Address
     login: Login
     tls: ssl.SSLContext | None = None
+    asks = False
+
+    @property
+    def current(self) -> Address:
+        return self.address
 
     def locate(self, until: float) -> Address:
         return self.address
@@ -71,9 +82,14 @@ class Sentinels:
     login: Login
     sentinel_login: Login = field(default_factory=Login)
     tls: ssl.SSLContext | None = None
+    current: Address | None = None
+    asks = True
+    _wrong: Address | None = None
+    """What was named last, and was not the primary or not there."""
 
     def locate(self, until: float) -> Address:
         problems = []
+        wrong: Address | None = None
         for sentinel in self.sentinels:
             try:
                 reply = ask(
@@ -86,19 +102,30 @@ class Sentinels:
             except Lost as lost:
                 problems.append(f"{sentinel}: {lost.problem}")
                 continue
-            if isinstance(reply, list):
-                # Whoever answered is asked first next time.
-                others = tuple(other for other in self.sentinels if other != sentinel)
-                self.sentinels = (sentinel, *others)
-                return Address(reply[0].decode(), int(reply[1]))
-            problems.append(f"{sentinel}: knows no {self.service!r}")
+            if not isinstance(reply, list):
+                problems.append(f"{sentinel}: knows no {self.service!r}")
+                continue
+            address = Address(reply[0].decode(), int(reply[1]))
+            if address == self._wrong:
+                # One that was cut off, or began anew, may know an old primary only. The others may know better.
+                wrong = address
+                continue
+            # The one that answered is asked first next time.
+            others = tuple(other for other in self.sentinels if other != sentinel)
+            self.sentinels = (sentinel, *others)
+            self.current, self._wrong = address, None
+            return address
+        if wrong is not None:
+            self.current, self._wrong = wrong, None
+            return wrong
         raise Lost(f"no sentinel knows the primary ({'; '.join(problems)})", sent=False)
 
     def moved(self, address: Address) -> None:
         """Only a cluster moves what it keeps."""
 
     def failed(self, address: Address) -> None:
-        """The sentinels are asked again anyhow."""
+        """The sentinels are asked again anyhow, and one that names another address is believed first."""
+        self._wrong = address
 
 
 @dataclass
@@ -110,6 +137,7 @@ class Cluster:
     tls: ssl.SSLContext | None = None
     current: Address | None = None
     nodes: tuple[Address, ...] = ()
+    asks = True
 
     def locate(self, until: float) -> Address:
         if self.current is not None:
@@ -120,6 +148,9 @@ class Cluster:
                 reply = ask(seed, self.login, self.tls, ("CLUSTER", "SLOTS"), until)
             except Lost as lost:
                 problems.append(f"{seed}: {lost.problem}")
+                continue
+            if reply == []:
+                problems.append(f"{seed}: it is in no cluster, or in one without slots")
                 continue
             if isinstance(reply, list):
                 self.nodes = tuple(node_addresses(reply, seed))
@@ -142,7 +173,7 @@ def node_addresses(slots: Iterable[list[list[bytes]]], asked: Address) -> Iterab
     """Every node that a cluster's map of slots names."""
     for _, _, *nodes in slots:
         for host, port, *_ in nodes:
-            yield Address(host.decode() if host else asked.host, int(port))
+            yield Address(known_host(host.decode() if host else "", asked), int(port))
 
 
 OPTIONS = frozenset({"ca", "cert", "key", "verify", "db", "sentinel_user", "sentinel_password", "tls"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 
 from holdfast.core import quorum
 from holdfast.core.table.commands import GRANTED, Notice
@@ -61,13 +62,17 @@ class RedlockEngine:
         if len(set(url.hosts)) < quorum.FEWEST_NODES:
             rule = f"Redlock needs {quorum.FEWEST_NODES} different nodes or more, as in redlock://h1,h2,h3"
             raise InvalidRequest("url", str(url), rule)
+        nodes = [parse_address(host.lower(), 6379) for host in url.hosts]
+        for address, times in Counter(nodes).items():
+            if times > 1:
+                raise InvalidRequest("url", str(url), f"it names {address} twice: a majority is one of different nodes")
         self.address, self.namespace = str(url), namespace
         self.prefix = f"holdfast:1:{{{namespace}}}:"
         self.deliver: Deliver = nobody
         self.node_limit = seconds(url.options.get("node_limit", str(NODE_LIMIT)))
         login = Login(url.user, url.password, database(url.path or url.options.get("db", "0")))
         tls = find_tls(url, url.flag("tls"))
-        self.routes = [OneServer(parse_address(host, 6379), login, tls) for host in dict.fromkeys(url.hosts)]
+        self.routes = [OneServer(address, login, tls) for address in nodes]
         self._ahead = 0.0
         self._start()
 
@@ -80,6 +85,14 @@ class RedlockEngine:
         self.rests = Rests(len(self.routes))
         self._ports: list[NodesPort] = []
         self._loop_ports: list[NodesAsyncioPort] = []
+
+    def check_nodes(self) -> None:
+        """Raise InvalidRequest if two of the addresses that were connected to belong to one server."""
+        same = self.rests.same()
+        if same is not None:
+            one, other = (self.routes[node].address for node in same)
+            rule = f"{one} and {other} are one server: a majority is one of different nodes"
+            raise InvalidRequest("url", self.address, rule)
 
     # Tokens
 

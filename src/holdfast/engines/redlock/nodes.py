@@ -203,8 +203,8 @@ class NodesAsyncioPort:
     async def _open(self, node: int, until: float) -> None:
         route = self.routes[node]
         try:
-            self._streams[node] = await open_stream(route.address, route.login, route.tls, self.loop, until)
-            self.rests.works(node)
+            stream = self._streams[node] = await open_stream(route.address, route.login, route.tls, self.loop, until)
+            self.rests.works(node, stream.peer)
         except Lost:
             self.rests.failed(node)
 

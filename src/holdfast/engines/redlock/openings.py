@@ -63,7 +63,7 @@ class Openings:
         except Lost:
             self._rests.failed(node)
         else:
-            self._rests.works(node)
+            self._rests.works(node, connection.peer)
             self.connections[node] = connection
             # Whoever closes says so first, and looks at the connections after that: one of the two sees the other.
             if self._closed:

@@ -14,6 +14,8 @@ class Rests:
 
     def __init__(self, count: int) -> None:
         self._until = [0.0] * count
+        self._peers: dict[int, tuple[str, int]] = {}
+        """By node: what its address has been resolved to."""
 
     def resting(self) -> frozenset[int]:
         """Who is left alone now. Nobody, if the others are no majority: then there is nothing to lose by asking."""
@@ -24,5 +26,15 @@ class Rests:
     def failed(self, node: int) -> None:
         self._until[node] = clock.now() + REST
 
-    def works(self, node: int) -> None:
+    def works(self, node: int, peer: tuple[str, int]) -> None:
+        """A connection was made, to this address and port."""
         self._until[node] = 0.0
+        self._peers[node] = peer
+
+    def same(self) -> tuple[int, int] | None:
+        """Two nodes that are one server, if there are any."""
+        found: dict[tuple[str, int], int] = {}
+        for node, peer in sorted(self._peers.copy().items()):
+            if found.setdefault(peer, node) != node:
+                return found[peer], node
+        return None

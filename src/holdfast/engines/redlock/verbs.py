@@ -88,6 +88,7 @@ class RedlockVerbs(NarrowVerbs):
     async def open_session(self, session: Session, until: float) -> Opened | SessionOver:
         opened = self.io.now()
         self._check_majority(await self._round("inspect", until))
+        self.engine.check_nodes()
         self._ledger.begin(session.id)
         self._ledger.confirmed = opened
         self.engine.session, self.engine.ttl = session, session.ttl

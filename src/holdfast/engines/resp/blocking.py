@@ -64,6 +64,8 @@ class Connection:
         """How many more requests do not look for their reply before they sleep."""
         try:
             self.socket: socket.socket = socket.create_connection(address, left(until))
+            # What the address was resolved to.
+            self.peer: tuple[str, int] = self.socket.getpeername()[:2]
         except OSError as error:
             raise Lost(f"cannot connect to {address}: {error}", sent=False) from error
         self.reader = Reader()
@@ -255,13 +257,17 @@ class Pool:
 
 
 def connect(route: Route, until: float) -> Connection:
-    """A connection to where the route leads."""
-    address = route.locate(until)
-    try:
-        return Connection(address, route.login, route.tls, until)
-    except Lost:
-        route.failed(address)
-        raise
+    """A connection to where the route leads: to the first address that works, as long as it names new ones."""
+    tried: dict[Address, Lost] = {}
+    while True:
+        address = route.locate(until)
+        if address in tried:
+            raise tried[address]
+        try:
+            return Connection(address, route.login, route.tls, until)
+        except Lost as lost:
+            route.failed(address)
+            tried[address] = lost
 
 
 class RespPort:
@@ -307,7 +313,7 @@ class RespPort:
         self, request: AnyRequest, error: ReplyError, connection: Connection, repeated: bool, tried: int, until: float
     ) -> Any:
         """Try again what an error reply allows to try again; nothing was done."""
-        where = redirection(error)
+        where = redirection(error, connection.address)
         if tried > MOST_REDIRECTIONS:
             raise refused(self.name, error, repeated)
         if str(error).startswith("NOSCRIPT"):

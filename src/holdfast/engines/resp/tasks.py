@@ -26,7 +26,7 @@ from holdfast.engines.resp.wire import (
 )
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import go_on, within
+from holdfast.runtime.asyncio import connect, go_on, in_own_thread, within
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.route import Route
@@ -82,6 +82,8 @@ class Stream(asyncio.BufferedProtocol):
         self.address, self.loop = address, loop
         self.problem: str | None = None
         """Why it is not usable any more."""
+        self.peer: tuple[str, int] = address
+        """What the address was resolved to, once it is connected."""
         self._reader = Reader()
         self._gets = self._reader.gets
         self._feed: Callable[[memoryview, int, int], None] = self._reader.feed  # type: ignore[assignment]
@@ -226,6 +228,7 @@ class Stream(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self.peer = tuple((transport.get_extra_info("peername") or self.address)[:2])
         if self.problem is not None:
             self._transport.abort()
 
@@ -252,9 +255,7 @@ async def open_stream(
     stream = Stream(address, loop)
 
     async def log_in() -> None:
-        host, port = address
-        server_name = address.host if tls is not None else None
-        await loop.create_connection(lambda: stream, host, port, ssl=tls, server_hostname=server_name)
+        await connect(loop, lambda: stream, address, tls)
         replies = [await stream.send(pack(command), until) for command in login.commands()]
         login.check(replies)
 
@@ -336,7 +337,7 @@ class RespAsyncioPort:
         self, request: AnyRequest, error: ReplyError, stream: Stream, repeated: bool, tried: int, until: float
     ) -> Any:
         """Try again what an error reply allows to try again; nothing was done."""
-        where = redirection(error)
+        where = redirection(error, stream.address)
         if tried > MOST_REDIRECTIONS:
             raise refused(self.name, error, repeated)
         if str(error).startswith("NOSCRIPT"):
@@ -405,17 +406,27 @@ class RespAsyncioPort:
         self._connecting = None
 
     async def _connect(self, until: float) -> None:
-        # Sentinels and clusters are asked by blocking code: it is rare, and written once.
+        tried: dict[Address, Lost] = {}
+        while True:
+            address = await self._locate(until)
+            if address in tried:
+                raise tried[address]
+            try:
+                # Here and not by whoever waits for this task: what is open is known to `close` from the first moment.
+                self._stream = await open_stream(address, self.route.login, self.route.tls, self.loop, until)
+                return
+            except Lost as lost:
+                self.route.failed(address)
+                tried[address] = lost
+
+    async def _locate(self, until: float) -> Address:
+        """Where to connect to. Sentinels and clusters are asked by blocking code: it is rare, and written once."""
         try:
-            address = await self.loop.run_in_executor(None, self.route.locate, until)
+            if not self.route.asks:
+                return self.route.locate(until)
+            return await in_own_thread(self.loop, partial(self.route.locate, until))
         except Lost as lost:
             raise Lost(lost.problem, sent=False) from lost
-        try:
-            # Here and not by whoever waits for this task: what is open is known to `close` from the first moment.
-            self._stream = await open_stream(address, self.route.login, self.route.tls, self.loop, until)
-        except Lost:
-            self.route.failed(address)
-            raise
 
     def close(self) -> None:
         """Close the connection, in the loop's thread."""

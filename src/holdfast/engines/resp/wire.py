@@ -38,8 +38,8 @@ FIRST_WRITE = "Write commands not allowed after non deterministic commands"
 TOO_OLD = (FIRST_WRITE, "Unknown Redis command", "unknown command")
 """What servers say that lack what the scripts need."""
 
-WRONG_SERVER = ("LOADING", "MASTERDOWN", "READONLY")
-"""What a server says that is not the primary (any more): look for it again."""
+WRONG_SERVER = ("CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY")
+"""What a server says that is not the primary (any more), or not in the cluster: look for it again."""
 
 
 class Address(NamedTuple):
@@ -199,12 +199,18 @@ class Login:
                 raise Lost("the server is a replica", sent=False)
 
 
-def redirection(error: ReplyError) -> tuple[str, Address] | None:
+def redirection(error: ReplyError, asked: Address) -> tuple[str, Address] | None:
     """Where a cluster says that the slot is: ("MOVED" or "ASK", address)."""
     words = str(error).split()
     if words and words[0] in ("MOVED", "ASK"):
-        return words[0], parse_address(words[2], 6379)
+        host, _, port = words[2].rpartition(":")
+        return words[0], Address(known_host(host.strip("[]"), asked), int(port))
     return None
+
+
+def known_host(host: str, asked: Address) -> str:
+    """The host that a node of a cluster names. One that does not know it leaves it out: it is that of who was asked."""
+    return asked.host if host in ("", "?") else host
 
 
 def refused(address: str, error: ReplyError, repeated: bool) -> EngineUnavailable:
