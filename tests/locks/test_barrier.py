@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -88,3 +91,38 @@ def test_one_who_comes_with_another_number_does_not_send_those_away_who_were_the
             wrong.result()
         others = [threads.submit(locks.barrier("b", parties=3).wait, 30.0) for _ in range(2)]
         assert {first.result(), *(other.result() for other in others)} == {1}
+
+
+@pytest.mark.parametrize("later", [0, 3])
+def test_a_party_that_was_counted_and_then_paused_past_its_ttl_passes(tmp_path: Path, later: int) -> None:
+    url = f"sqlite:///{tmp_path}/locks.db"
+    code = "import sys, holdfast; print(holdfast.connect(sys.argv[1], ttl=0.6).barrier('b', parties=2).wait(20.0))"
+    with holdfast.connect(url) as locks, holdfast.connect(url) as another:
+        paused = subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True)
+        try:
+            arrived(locks, 1)
+            paused.send_signal(signal.SIGSTOP)
+            generation = locks.barrier("b", parties=2).wait(10.0)
+            # Its session is over, and later generations may come before it goes on.
+            wait_until(lambda: not locks.inspect("b", kind="barrier").holders, 10, "the end of the paused session")
+            for _ in range(later):
+                with ThreadPoolExecutor() as threads:
+                    other = threads.submit(another.barrier("b", parties=2).wait, 10.0)
+                    assert locks.barrier("b", parties=2).wait(10.0) == other.result()
+            paused.send_signal(signal.SIGCONT)
+
+            assert paused.communicate(timeout=15)[0] == f"{generation}\n"
+        finally:
+            paused.kill()
+            paused.communicate()
+
+
+def test_the_record_of_a_barrier_is_bounded() -> None:
+    through = {f"claim-{number}": number for number in range(5_000)}
+    here = ["claim-3", "claim-4999", "new"]
+
+    kept = barrier.remembered(through, here, parties=400)
+
+    assert len(kept) == 800
+    assert {"claim-3", "claim-4999", "claim-4998"} < set(kept)
+    assert "claim-5" not in kept

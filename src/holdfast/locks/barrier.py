@@ -3,7 +3,8 @@
 Each party that waits has a shared claim on the barrier's name, which lives as long as its
 session: a dead party is not counted. Whoever sees enough parties writes the ids of the claims
 that go through into a cell, by compare-and-set: that is the generation, and what the others
-wait for. A party that is not in it, however it was delayed, waits for the next.
+wait for. A party that is not in it, however it was delayed, waits for the next. One that is in it
+has passed, also if its session ended before it could see that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import takewhile
 from holdfast.errors import Conflict, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import acquire, answer_by
 from holdfast.locks.cell import CellFront
-from holdfast.locks.client import Client
+from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.outcome import unknown_from_here
 from holdfast.locks.several import let_go, still_there
@@ -23,6 +24,8 @@ from holdfast.locks.watching import SAFETY_NET, Watching
 
 KEEP = 86_400.0
 MOST_PARTIES = 1_000
+FEWEST_REMEMBERED = 100
+"""How many parties of earlier generations stay on record, at least two generations of them."""
 
 
 class BarrierFront:
@@ -63,18 +66,22 @@ class BarrierFront:
     async def passed(self, hold: Hold, until: float | None, watching: Watching) -> int | None:
         """The generation that counted this party; None if its time ran out, or its own session did."""
         io = self.client.io
-        while hold.valid:
-            value, version = await self.cell.get(watching.by)
+        while True:
+            # Others may have gone through on this party's account while it was paused, also past its ttl or its wait.
+            look_by = watching.by if io.now() < watching.by else io.now() + GRACE
+            value, version = await self.cell.get(look_by)
             through: dict[str, int] = value["through"] if value else {}
             if hold.claim.id in through:
                 return through[hold.claim.id]
+            if not hold.valid or io.now() >= watching.by:
+                return None
             here = await self.parties_here(hold, watching.until())
             waiting = [claim for claim in here if claim not in through]
             if len(waiting) >= self.parties:
                 # Exactly the first in order go through together. One that has not heard of it yet stays on record.
                 number = (value["last"] if value else 0) + 1
-                kept = {claim: through[claim] for claim in here if claim in through}
-                record = {"last": number, "through": kept | dict.fromkeys(waiting[: self.parties], number)}
+                now_through = dict.fromkeys(waiting[: self.parties], number)
+                record = {"last": number, "through": remembered(through, here, self.parties) | now_through}
                 with suppress(Conflict):
                     await self.cell.set(record, version, watching.by)
                 continue
@@ -83,7 +90,6 @@ class BarrierFront:
             # No letter tells of a place that was taken from us, and nobody comes for one who is not counted: look.
             look_at = io.now() + min(SAFETY_NET, self.client.ttl / 2)
             await watching.next_letters(look_at if until is None else min(until, look_at))
-        return None
 
     async def parties_here(self, hold: Hold, until: float) -> list[str]:
         """The claims of the parties that are here, in order. One that came before us says how many there are."""
@@ -94,3 +100,14 @@ class BarrierFront:
                     "parties", self.parties, f"barrier {self.name!r} is in use with {holder.note} parties"
                 )
         return [holder.claim for holder in info.holders if holder.note == self.spec.note]
+
+
+def remembered(through: dict[str, int], here: list[str], parties: int) -> dict[str, int]:
+    """Which parties of earlier generations stay on record: those that are here, and of the others the latest.
+
+    One that was paused past its ttl is not here any more, and asks when it goes on.
+    """
+    kept = {claim: through[claim] for claim in here if claim in through}
+    gone = sorted((claim for claim in through if claim not in kept), key=through.__getitem__, reverse=True)
+    room = min(max(FEWEST_REMEMBERED, 2 * parties), MOST_PARTIES) - len(kept)
+    return kept | {claim: through[claim] for claim in gone[: max(0, room)]}

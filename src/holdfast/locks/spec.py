@@ -33,7 +33,8 @@ def check_seconds(argument: str, value: object, *, least: float = 0.0, most: flo
     if value == math.inf:
         return None
     if value > most:
-        raise InvalidRequest(argument, value, f"it is at most {most:.0f} s, or None for no limit")
+        longest = "ten years" if most == LONGEST else f"{most:.0f} s"
+        raise InvalidRequest(argument, value, f"it is {longest} at most, or None for no limit")
     return float(value)
 
 
