@@ -7,7 +7,6 @@ a waiter watches the one before it, and is the next holder when a transaction sa
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 
 from holdfast.core.table.commands import Notice
@@ -25,7 +24,7 @@ from holdfast.engines.etcd.watcher import Watcher
 from holdfast.engines.etcd.wire import EtcdPort, Wire
 from holdfast.model import Guarantees
 from holdfast.runtime.asyncio import AsyncioIo
-from holdfast.runtime.blocking import BlockingIo
+from holdfast.runtime.blocking import BlockingIo, ThreadSignal
 
 GUARANTEES = Guarantees(
     consensus=True,
@@ -78,7 +77,7 @@ class EtcdEngine:
 
     def blocking(self) -> EtcdVerbs:
         self._start()
-        return EtcdVerbs(self.shared, BlockingIo(EtcdPort(self.wire)), threading.Event(), self.subscriptions)
+        return EtcdVerbs(self.shared, BlockingIo(EtcdPort(self.wire)), ThreadSignal(), self.subscriptions)
 
     def asyncio(self, loop: asyncio.AbstractEventLoop) -> EtcdVerbs:
         self._start()

@@ -109,7 +109,8 @@ class Ledger:
             self.entries: dict[str, Entry] = {}
             self.overdue: dict[bytes, Overdue] = {}
             self._queues: dict[str, OwnQueue] = {}
-            self._owners: dict[str, int] = {}
+            self._owners: dict[str, set[str]] = {}
+            """By owner: its claims, and perhaps some that are gone."""
             self._seats: dict[str, int] = {}
             """By line: a bit for each number that a claim of this session has there."""
 
@@ -167,8 +168,8 @@ class Ledger:
 
     def _add(self, entry: Entry) -> Entry:
         claim = entry.claim
+        self._owners.setdefault(claim.owner, set()).add(claim.id)
         self.entries[claim.id] = entry
-        self._owners[claim.owner] = self._owners.get(claim.owner, 0) + 1
         return entry
 
     def get(self, claim_id: str) -> Entry | None:
@@ -186,30 +187,36 @@ class Ledger:
 
     def busy(self, owner: str) -> bool:
         """Whether an owner has more than one claim: only then can it be part of a deadlock."""
-        return self._owners.get(owner, 0) > 1
+        with self._lock:
+            claims = self._owners.get(owner, set())
+            claims.intersection_update(self.entries)
+            return len(claims) > 1
 
     def forget(self, claim_id: str, *, retire: bool = False) -> None:
-        """It is gone. `retire`: its key may not be, or something that ends it may still be on its way."""
+        """It is gone. `retire`: its key may not be, or something that ends it may still be on its way.
+
+        An interrupt may come between any two lines. What others wait for is done first, and can be repeated.
+        """
+        entry = self.entries.get(claim_id)
+        if entry is None:
+            return
+        if entry.queue is not None:
+            for each in entry.queue.remove(entry):
+                self.wake(each)
         with self._lock:
-            entry = self.entries.pop(claim_id, None)
-            if entry is None:
-                return
-            count = self._owners[entry.claim.owner] - 1
-            if count:
-                self._owners[entry.claim.owner] = count
-            else:
-                del self._owners[entry.claim.owner]
+            if self.entries.pop(claim_id, None) is None:
+                return  # another thread was faster
+            claims = self._owners.get(entry.claim.owner, set())
+            claims.discard(claim_id)
+            if not claims:
+                self._owners.pop(entry.claim.owner, None)
             if entry.line and not retire:
-                self._seats[entry.line] &= ~(1 << entry.seat)
-                if not self._seats[entry.line]:
+                seats = self._seats.get(entry.line, 0) & ~(1 << entry.seat)
+                self._seats[entry.line] = seats
+                if not seats:
                     del self._seats[entry.line]
-            queue, woken = entry.queue, []
-            if queue is not None:
-                woken = queue.remove(entry)
-                if not queue and self._queues.get(entry.queue_of) is queue:
-                    del self._queues[entry.queue_of]
-        for each in woken:
-            self.wake(each)
+            if not entry.queue and self._queues.get(entry.queue_of) is entry.queue:
+                self._queues.pop(entry.queue_of, None)
 
     def count_down(self, row: Row, seconds: float, reason: str) -> None:
         """A claim of somebody else ends so many seconds after it was first seen, if it is still the same then."""

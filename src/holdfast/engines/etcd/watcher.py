@@ -18,6 +18,7 @@ from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.sockets import Stream
 from holdfast.engines.etcd.wire import SERVICE, WATCH, Wire, serialize
 from holdfast.runtime import clock
+from holdfast.runtime.blocking import ThreadSignal
 
 _Request, _Create, _Cancel = message("WatchRequest"), message("WatchCreateRequest"), message("WatchCancelRequest")
 _Response = message("WatchResponse")
@@ -94,7 +95,7 @@ class Watcher:
         """By key: watches for its end that nobody waits for now. Whoever takes turns has the same one before it every
         time, and need not ask again. The first end that nobody waited for ends the watch as well."""
         self._stopped = False
-        self._rest = threading.Event()
+        self._rest = ThreadSignal()
 
     def watch(
         self,

@@ -6,7 +6,6 @@ answer says whether it was. Nothing is known of locks.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.sockets import Connection
 from holdfast.errors import EngineUnavailable, Outcome
 from holdfast.runtime import clock
+from holdfast.runtime.call_pool import CallPool
 
 PER_CALL = 1.0
 """A call to a follower hangs for seconds after its leader has died: nobody waits for that."""
@@ -185,7 +185,8 @@ class Wire:
         self.moved: Callable[[], None] | None = None
         """Called when another endpoint has to be used from now on."""
         self._token: str | None = None
-        self._login = threading.Lock()
+        self._login: CallPool[None] = CallPool(1, lambda _: None)
+        """The permission to sign in. A call that was interrupted while it had it loses it to the next one."""
 
     def token(self, limit: float) -> str:
         """What goes with every call: the proof of who we are, fetched when it is first needed."""
@@ -193,14 +194,15 @@ class Wire:
             return ""
         until = clock.now() + limit
         # One signs in for all; but each waits for that no longer than it may.
-        if not self._login.acquire(timeout=limit):
+        turn = self._login.take(until)
+        if turn is None:
             raise CallFailed(DEADLINE_EXCEEDED, "others are still signing in", sent=False)
         try:
             if self._token is None:
                 self._token = self._authenticate(until)
             return self._token
         finally:
-            self._login.release()
+            self._login.give(turn)
 
     def _authenticate(self, until: float) -> str:
         """Sign in at whichever endpoint is there: the token is good at all of them."""
