@@ -13,6 +13,7 @@ import pytest
 
 from holdfast import NotAcquired, aio
 from holdfast.core.table.commands import Done, Notice
+from holdfast.engines.etcd.batch import AT_ONCE
 from holdfast.engines.etcd.wire import RANGE, TXN
 from holdfast.locks import acquire
 from holdfast.model import Claim, Granted, Mode, Place
@@ -230,3 +231,31 @@ async def test_waiters_that_look_by_themselves_ask_once_for_all(
         await held.release()
         for task in asyncio.as_completed(tasks):
             await (await task).release()
+
+
+async def test_a_claim_that_waits_behind_others_of_its_client_is_not_told_unavailable(
+    server: EtcdServer, namespace: str
+) -> None:
+    """Its time to be sent is over before its turn comes, while etcd answers the others."""
+    async with (
+        aio.connect(server.url, ttl=60.0, namespace=namespace) as locks,
+        aio.connect(server.url, ttl=60.0, namespace=namespace) as other,
+    ):
+        held = await other.lock("k").acquire()
+        async with locks.lock("warm-up"):
+            verbs: Any = locks._core.verbs
+            session: Any = locks._core.session
+        port, kind = verbs.io.port, f"{locks._core.namespace}.lock"
+        claim = Claim(f"{session.id}-{next(session.numbers)}", session.id, "somebody", kind, "k")
+        # As if other requests were under way for as long as this one may take.
+        port._steps += AT_ONCE
+        entering = asyncio.create_task(verbs.enter(claim, verbs.io.now() + 0.2))
+        await asyncio.sleep(0)
+        port._answered_at = verbs.io.now()
+        assert isinstance(await entering, Place)
+        port._steps -= AT_ONCE
+        assert (await other.inspect("k")).waiters == ()
+
+        assert isinstance(await verbs.look(claim, verbs.io.now() + 5.0), Place)
+        assert [waiter.claim for waiter in (await other.inspect("k")).waiters] == [claim.id]
+        await held.release()

@@ -22,6 +22,7 @@ from holdfast.engines.etcd.wire import (
     SERVICE,
     Answer,
     Attempts,
+    Crowded,
     Endpoint,
     Full,
     LeaseGone,
@@ -59,10 +60,11 @@ async def in_turn(attempts: Attempts, ask: Callable[[Endpoint, float], Awaitable
 class Part:
     """One task's transaction, on its way."""
 
-    __slots__ = ("answered", "repeated", "request", "unanswered", "until")
+    __slots__ = ("answered", "begun", "repeated", "request", "unanswered", "until")
 
     def __init__(self, request: Request, until: float, answered: asyncio.Future[Answer]) -> None:
         self.request, self.until, self.answered = request, until, answered
+        self.begun = clock.now()
         self.repeated = False
         """Whether it was part of a step that may have been applied before."""
         self.unanswered = False
@@ -80,6 +82,8 @@ class EtcdAsyncioPort:
         self._alone = True
         """Whether the last step had one part only: then nobody is waited for."""
         self._flush_due = self._closed = False
+        self._answered_at = 0.0
+        """When etcd last answered a step."""
         self._open: set[LoopConnection] = set()
         self._idle: dict[str, list[LoopConnection]] = {}
         """By endpoint: those that nobody uses now."""
@@ -107,10 +111,10 @@ class EtcdAsyncioPort:
     def _give_up(self, part: Part) -> None:
         """Its step may take longer than this part has time."""
         if not part.answered.done():
-            sent = part not in self._waiting
-            problem = "etcd did not answer in time"
-            outcome: Any = "unknown" if sent else "not done"
-            part.answered.set_exception(EngineUnavailable(self.wire.address.shown, problem, outcome))
+            sent, engine = part not in self._waiting, self.wire.address.shown
+            error = EngineUnavailable(engine, "etcd did not answer in time", "unknown" if sent else "not done")
+            crowded = not sent and self._answered_at > part.begun
+            part.answered.set_exception(Crowded(engine) if crowded else error)
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -177,6 +181,7 @@ class EtcdAsyncioPort:
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
             _fail(parts, error)
         else:
+            self._answered_at = clock.now()
             for part, answer in zip(parts, answers, strict=True):
                 answer.repeated = answer.repeated or part.repeated
                 if not part.answered.done():

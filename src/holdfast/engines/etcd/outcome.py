@@ -7,7 +7,7 @@ error that the caller gets takes its outcome from there.
 
 from __future__ import annotations
 
-from holdfast.engines.etcd.wire import Answer, Full, Request
+from holdfast.engines.etcd.wire import Answer, Crowded, Full, Request
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime.io import Io
 
@@ -15,7 +15,7 @@ from holdfast.runtime.io import Io
 class VerbCall:
     """One call of a verb: its deadline, and whether one of its requests may have changed something."""
 
-    __slots__ = ("changed", "full", "unanswered", "until")
+    __slots__ = ("changed", "crowded", "full", "unanswered", "until")
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -26,12 +26,15 @@ class VerbCall:
         self.full = False
         """Whether etcd refused the last request for lack of space."""
 
+        self.crowded = False
+        """Whether the last request was not sent in time, because other requests of this client went first."""
+
     async def send(self, io: Io, request: Request) -> Answer:
         """Send a request; EngineUnavailable has the outcome of the whole verb."""
         try:
             answer: Answer = await io.call(request, self.until)
         except EngineUnavailable as error:
-            self.full = isinstance(error, Full)
+            self.full, self.crowded = isinstance(error, Full), isinstance(error, Crowded)
             if request.changes and error.outcome == "unknown":
                 self.changed = True
                 self.unanswered = self.unanswered or not isinstance(error, Full) or error.repeated

@@ -71,6 +71,8 @@ class EtcdVerbs(Known):
             entry = self.ledger.get(claim.id)
             if entry is None or entry.created:
                 raise
+            if self._not_sent_yet(entry, verb):
+                return self.unsent(entry)
             if verb.settled and not entry.doubtful:
                 # Its answer came, so it is applied by now or never will be. A full etcd still takes removals.
                 await self.withdraw(claim, False, verb)
@@ -82,15 +84,28 @@ class EtcdVerbs(Known):
             raise
 
     async def look(self, claim: Claim, until: float) -> Any:
+        verb = VerbCall(until)
         try:
-            return await self._recipe(claim).look(claim, VerbCall(until))
+            return await self._recipe(claim).look(claim, verb)
         except LeaseGone:
             return SessionOver()
         except EngineUnavailable as error:
             entry = self.ledger.get(claim.id)
-            if entry is not None and not entry.created and error.outcome == "unknown":
+            if entry is None or entry.created:
+                raise
+            if self._not_sent_yet(entry, verb):
+                return self.unsent(entry)
+            if error.outcome == "unknown":
                 entry.doubtful = True  # its turn to be sent had come
             raise
+
+    @staticmethod
+    def _not_sent_yet(entry: Entry, verb: VerbCall) -> bool:
+        """Whether an enter still waits behind others of this client: that is no failure, but a place."""
+        if not verb.crowded or verb.changed or entry.doubtful or not entry.claim.waits:
+            return False
+        entry.sent = False
+        return True
 
     async def release(self, claim: Claim, until: float) -> Done | Gone:
         entry = self.ledger.get(claim.id)

@@ -80,6 +80,13 @@ class Full(EngineUnavailable):
         super().__init__(engine, problem, "unknown")
 
 
+class Crowded(EngineUnavailable):
+    """It was not sent in time: other requests of this client went first, and etcd answers them."""
+
+    def __init__(self, engine: str) -> None:
+        super().__init__(engine, "other requests of this client went first", "not done")
+
+
 @dataclass(slots=True)
 class Request:
     """One call. `repeats`: whether sending it twice does no harm. `together`: what it must not share a batch with.
