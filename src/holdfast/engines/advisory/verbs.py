@@ -69,12 +69,14 @@ class AdvisoryVerbs(NarrowVerbs):
             await self._reap()
             bound = self._bound.get(owner)
             if bound is None:
+                await self._reap_unused()
                 wire = await self.connections.take(until)
-                mine = self._unused.pop(wire, None) or Bound(wire, self.connections.sockets.turns(1), self)
+                mine = self._unused.pop(wire, None) or Bound(wire, self.connections.sockets.turns(), self)
                 bound = self._bound.setdefault(owner, mine)
                 if bound is mine:
                     mine.owner = owner
                     self.holdings.bind(wire, mine)
+                    self.connections.keep(wire)
                 else:  # the same owner has got one meanwhile, by another call
                     self.connections.give(wire)
             await self._join(bound, until)
@@ -89,10 +91,15 @@ class AdvisoryVerbs(NarrowVerbs):
 
     def _leave(self, bound: Bound, owner: str) -> None:
         """Give the turn back, and the connection too if nothing is left on it."""
+        if bound.wire.busy and bound.pending is None:
+            # An interrupt came before the answer was read: nobody knows what it was.
+            bound.wire.close()
         if not bound.wire.alive and bound.claims:
             self.holdings.lose(bound, CONNECTION_LOST)
         unused = not bound.claims and self._bound.get(owner) is bound
         if unused:
+            # From here on it is this call's, which may be interrupted before it has given it back.
+            self.connections.lend(bound.wire)
             # Before the turn is given: whoever gets it has to see that this connection is its owner's no more.
             del self._bound[owner]
             if bound.gone or bound.stained:
@@ -114,9 +121,19 @@ class AdvisoryVerbs(NarrowVerbs):
             if await bound.turns.take(0.0):
                 self._leave(bound, bound.owner)
 
+    async def _reap_unused(self) -> None:
+        """Give back connections that interrupted calls have left with nothing on them."""
+        for bound in list(self._bound.values()):
+            if not bound.claims and await bound.turns.take(0.0):
+                self._leave(bound, bound.owner)
+        self._forget_dead()
+
     def _drop_idle(self) -> None:
         """The server went away, and with it the connections that nobody uses."""
         self.connections.drop_idle()
+        self._forget_dead()
+
+    def _forget_dead(self) -> None:
         for wire in [wire for wire in list(self._unused) if not wire.alive]:
             self._unused.pop(wire, None)
 

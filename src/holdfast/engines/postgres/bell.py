@@ -43,7 +43,7 @@ class PostgresBell(Alarm):
             self.empty()
             return True
         if self._broken:
-            self._mend()
+            run(self._mend())
         if self.connections.missed:
             self._tell_missed()
         due = self._look_after_commits()
@@ -61,20 +61,17 @@ class PostgresBell(Alarm):
             if descriptor == self.descriptor:
                 self.empty()
             else:
-                self._receive()
+                run(self._receive())
         return bool(ready)
 
     def _listening(self) -> int | None:
         wire = self.connections.listening
         return wire.descriptor if wire is not None and wire.alive else None
 
-    def _receive(self) -> None:
+    async def _receive(self) -> None:
         """Read what came, unless somebody else uses the connection now: who does delivers it."""
-        if not run(self.connections.turns.take(0.0)):
-            return
-        wire = self.connections.listening
-        if wire is None or not wire.alive:
-            self.connections.turns.give()
+        wire = await self.connections.take_listening()
+        if wire is None:
             return
         try:
             for channel, text in wire.notifications():
@@ -83,17 +80,16 @@ class PostgresBell(Alarm):
             self._broken = True
             self.table.unflushed.suspect = bool(self.table.unflushed.claims)
             self.connections.drop_idle()
-            self.connections.listening = None
         finally:
-            self.connections.turns.give()
+            self.connections.give(wire)
         if self._broken:
-            self._mend()
+            await self._mend()
 
-    def _mend(self) -> None:
+    async def _mend(self) -> None:
         """Listen again on a new connection. Nobody knows what was missed, so everybody here looks."""
         try:
-            self.connections.give(run(self.connections.take(clock.now() + RECONNECT)))
-            run(self.table.withdraw_again(clock.now() + RECONNECT))
+            self.connections.give(await self.connections.take(clock.now() + RECONNECT))
+            await self.table.withdraw_again(clock.now() + RECONNECT)
         except EngineUnavailable:
             return
         self._broken = False

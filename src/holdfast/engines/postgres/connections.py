@@ -13,6 +13,8 @@ from holdfast.engines.postgres.trouble import lost, unavailable
 from holdfast.engines.postgres.wire import SqlError, Wire, WireLost, dial
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
+from holdfast.runtime.call_pool import PoolItem
+from holdfast.runtime.calls import running_call
 
 OLDEST_SERVER = 120000
 
@@ -74,8 +76,7 @@ class Connections:
 
     def __init__(self, address: PostgresAddress, sockets: Sockets, most: int, schema: Checked) -> None:
         self.address, self.sockets, self.schema = address, sockets, schema
-        self.turns = sockets.turns(most)
-        self.idle: list[Wire] = []
+        self.pool = sockets.pool(most, self._forget)
         self.open: set[Wire] = set()
         self.channel: str | None = None
         """What the wire listens to; only a keeper's does, and it has one wire."""
@@ -89,21 +90,48 @@ class Connections:
 
     async def take(self, until: float) -> Wire:
         """A wire that is ready for use. EngineUnavailable (not done) if there is none in time."""
-        if not await self.turns.take(until):
+        item = await self.pool.take(until)
+        if item is None:
             raise lost(self.address.shown, "all connections were busy", committing=False)
         try:
-            with self._lock:
-                wire = self.idle.pop() if self.idle else None
+            wire = item.value
             if wire is None or not await self._same_process(wire, until):
                 self._check_open()
-                wire = await self._connect(until)
+                item.value = wire = await self._connect(until)
                 self._check_open(wire)
             if self.channel is not None and self.listening is not wire:
                 await self._listen(wire, self.channel, until)
         except BaseException:
-            self.turns.give()
+            if item.value is not None and not item.value.alive:
+                item.value = None
+            self.pool.give(item)
             raise
         return wire
+
+    def keep(self, wire: Wire) -> None:
+        """A wire is lent for longer than the call that took it: it comes back only by `give`."""
+        item = self._item(wire)
+        if item is not None:
+            item.call = None
+
+    def lend(self, wire: Wire) -> None:
+        """A wire that was kept is lent to the running call again."""
+        item = self._item(wire)
+        if item is not None:
+            item.call = running_call()
+
+    def _item(self, wire: Wire) -> PoolItem[Wire] | None:
+        return next((item for item in self.pool.items if item.value is wire), None)
+
+    async def take_listening(self) -> Wire | None:
+        """The wire that listens, if nothing uses it now."""
+        item = await self.pool.take(0.0)
+        if item is None:
+            return None
+        if item.value is not None and item.value is self.listening and item.value.alive:
+            return item.value
+        self.pool.give(item)
+        return None
 
     async def _same_process(self, wire: Wire, until: float) -> bool:
         """Whether the same server process still answers; False if none does any more.
@@ -131,23 +159,19 @@ class Connections:
             raise EngineUnavailable(self.address.shown, "the client was closed", "not done")
 
     def give(self, wire: Wire) -> None:
-        """Give a wire back; one that is broken is forgotten."""
-        with self._lock:
-            if wire.alive and wire in self.open:
-                self.idle.append(wire)
-            else:
-                self.open.discard(wire)
-                if self.listening is wire:
-                    self.listening = None
-        self.turns.give()
+        """Give a wire back; one that is broken is forgotten, and so is one that was taken back meanwhile."""
+        item = self._item(wire)
+        if item is None or not wire.alive or wire not in self.open:
+            self._forget(wire)
+        if item is not None:
+            if not wire.alive:
+                item.value = None
+            self.pool.give(item)
 
     def drop_idle(self) -> None:
         """The server went away: wires that wait here for use are as dead as the one that found out."""
-        with self._lock:
-            idle, self.idle = self.idle, []
-            self.open.difference_update(idle)
-        for wire in idle:
-            wire.close()
+        for wire in self.pool.idle_values():
+            self._forget(wire)
 
     async def _listen(self, wire: Wire, channel: str, until: float) -> None:
         try:
@@ -229,13 +253,15 @@ class Connections:
 
     def _forget(self, wire: Wire) -> None:
         self.open.discard(wire)
+        if self.listening is wire:
+            self.listening = None
         wire.close()
 
     def close(self) -> None:
         """Close every wire, also those in use: whoever uses one sees it break."""
         self.closed = True
         with self._lock:
-            wires, self.open, self.idle, self.listening = list(self.open), set(), [], None
+            wires, self.open, self.listening = list(self.open), set(), None
         for wire in wires:
             if wire.alive:
                 # A poll does not see that another thread has closed what it looks at; but this it sees.
@@ -249,7 +275,7 @@ class Connections:
             if wire.alive:
                 os.close(wire.descriptor)
                 _abandoned.append(wire)
-        self.open, self.idle = set(), []
+        self.open = set()
 
 
 _abandoned: list[Wire] = []

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import select
-import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
-from holdfast.engines.postgres.wire import WRITE
+from holdfast.engines.postgres.wire import WRITE, Wire
 from holdfast.runtime import clock
+from holdfast.runtime.call_pool import CallPool, PoolItem
 
 
 class Turns(Protocol):
-    """So many may go at once; who comes first goes first."""
+    """One may go at a time; the call that comes first goes first."""
 
     async def take(self, until: float) -> bool:
-        """Wait for a turn; False if `until` comes first."""
+        """Wait for the turn; False if `until` comes first."""
 
     def give(self) -> None:
         """The turn is over."""
+
+
+class Pool(Protocol):
+    """Lends wires."""
+
+    items: list[PoolItem[Wire]]
+
+    async def take(self, until: float) -> PoolItem[Wire] | None:
+        """Borrow one, made or still to be made; None if `until` comes first."""
+
+    def give(self, item: PoolItem[Wire]) -> None:
+        """Take it back, with the wire that it carries now."""
+
+    def idle_values(self) -> list[Wire]:
+        """Take the wires out of all that is not lent."""
 
 
 class Sockets(Protocol):
@@ -33,48 +49,34 @@ class Sockets(Protocol):
 
     async def pause(self, seconds: float) -> None: ...
 
-    def turns(self, number: int) -> Turns: ...
+    def turns(self) -> Turns: ...
+
+    def pool(self, most: int, discard: Callable[[Wire], object]) -> Pool: ...
 
 
 class ThreadTurns:
-    """Turns of threads."""
+    """Turns of threads. A call that ended without giving its turn back loses it to the next one."""
 
-    def __init__(self, number: int) -> None:
-        self._free = number
-        self._lock = threading.Lock()
-        self._line: deque[threading.Event] = deque()
+    def __init__(self) -> None:
+        self._pool: CallPool[None] = CallPool(1, lambda _: None)
 
     async def take(self, until: float) -> bool:
-        with self._lock:
-            if self._free and not self._line:
-                self._free -= 1
-                return True
-            mine = threading.Event()
-            self._line.append(mine)
-        try:
-            if mine.wait(max(0.0, until - clock.now())):
-                return True
-        except BaseException:
-            self._leave(mine)
-            raise
-        return not self._leave(mine, keep=True)
-
-    def _leave(self, mine: threading.Event, keep: bool = False) -> bool:
-        """Leave the line; False if the turn came at the last moment, which is then kept or given on."""
-        with self._lock:
-            if mine in self._line:
-                self._line.remove(mine)
-                return True
-        if not keep:
-            self.give()
-        return False
+        return self._pool.take(until) is not None
 
     def give(self) -> None:
-        with self._lock:
-            if self._line:
-                self._line.popleft().set()
-            else:
-                self._free += 1
+        self._pool.give(self._pool.items[0])
+
+
+class ThreadPool:
+    """Wires of threads. A call that ended without giving its wire back loses it to the next one."""
+
+    def __init__(self, most: int, discard: Callable[[Wire], object]) -> None:
+        self._pool = CallPool(most, discard)
+        self.items = self._pool.items
+        self.give, self.idle_values = self._pool.give, self._pool.idle_values
+
+    async def take(self, until: float) -> PoolItem[Wire] | None:
+        return self._pool.take(until)
 
 
 class ThreadSockets:
@@ -91,14 +93,17 @@ class ThreadSockets:
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - it blocks its thread, like everything here
 
-    def turns(self, number: int) -> ThreadTurns:
-        return ThreadTurns(number)
+    def turns(self) -> ThreadTurns:
+        return ThreadTurns()
+
+    def pool(self, most: int, discard: Callable[[Wire], object]) -> ThreadPool:
+        return ThreadPool(most, discard)
 
 
 class TaskTurns:
     """Turns of tasks."""
 
-    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, number: int = 1) -> None:
         self._free, self._loop = number, loop
         self._line: deque[asyncio.Future[bool]] = deque()
 
@@ -126,6 +131,33 @@ class TaskTurns:
                 following.set_result(True)
                 return
         self._free += 1
+
+
+class TaskPool:
+    """Wires of tasks."""
+
+    def __init__(self, most: int, loop: asyncio.AbstractEventLoop) -> None:
+        self.items: list[PoolItem[Wire]] = [PoolItem() for _ in range(most)]
+        self._turns = TaskTurns(loop, most)
+
+    async def take(self, until: float) -> PoolItem[Wire] | None:
+        if not await self._turns.take(until):
+            return None
+        free = [item for item in self.items if not item.taken]
+        item = next((item for item in free if item.value is not None), free[0])
+        item.taken = True
+        return item
+
+    def give(self, item: PoolItem[Wire]) -> None:
+        item.taken = False
+        self._turns.give()
+
+    def idle_values(self) -> list[Wire]:
+        idle = [item for item in self.items if not item.taken and item.value is not None]
+        values = [item.value for item in idle if item.value is not None]
+        for item in idle:
+            item.value = None
+        return values
 
 
 class LoopSockets:
@@ -162,8 +194,11 @@ class LoopSockets:
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    def turns(self, number: int) -> TaskTurns:
-        return TaskTurns(number, self._loop)
+    def turns(self) -> TaskTurns:
+        return TaskTurns(self._loop)
+
+    def pool(self, most: int, discard: Callable[[Wire], object]) -> TaskPool:
+        return TaskPool(most, self._loop)
 
 
 def _settle(future: asyncio.Future[bool], value: bool) -> None:

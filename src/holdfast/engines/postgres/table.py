@@ -206,7 +206,7 @@ class PostgresTable:
     async def _queue(self, seat: Seat, call: VerbCall) -> list[Any]:
         """Take a place in line, together with others of this process who want one in the same line."""
         sockets = self.connections.sockets
-        crowd = self.crowded.get((seat.claim.kind, seat.claim.name)) or Crowd(sockets.turns(1))
+        crowd = self.crowded.get((seat.claim.kind, seat.claim.name)) or Crowd(sockets.turns())
         crowd.seats.append(seat)
         try:
             left = crowd.courtesy()
@@ -337,7 +337,7 @@ class PostgresTable:
         if len(self.crowded) >= MOST_CROWDED:
             self.crowded.clear()
         if where not in self.crowded:
-            self.crowded[where] = Crowd(self.connections.sockets.turns(1))
+            self.crowded[where] = Crowd(self.connections.sockets.turns())
 
     def _pass_on(self, attempt: Attempt, sent: float) -> None:
         """Tell the claims of this process what became of them."""

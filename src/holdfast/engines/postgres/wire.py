@@ -114,6 +114,8 @@ class Wire:
         self.prepared: set[str] = set()
         self.unsure = False
         """Whether a message failed that may have prepared something."""
+        self.busy = False
+        """Whether something was sent whose answer has not been read to its end."""
         self.alive = True
         self._closing = threading.Lock()
 
@@ -149,6 +151,7 @@ class Wire:
         if not self.alive:
             raise WireLost("the connection was closed")
         try:
+            self.busy = True
             self.connection.send_query(";".join([*self.preamble, *parts]).encode())
             while self.connection.flush():
                 await self._wait(WRITE, until)
@@ -164,6 +167,7 @@ class Wire:
         if not self.alive:
             raise WireLost("the connection was closed")
         try:
+            self.busy = True
             self.connection.send_query_prepared(name, values)
             while self.connection.flush():
                 await self._wait(WRITE, until)
@@ -212,6 +216,7 @@ class Wire:
             # Nobody will read the rest of the answer: this connection cannot be used again.
             self.close()
             raise
+        self.busy = False
         if failure is None:
             return values
         if connection.status != pq.ConnStatus.OK or failure.state.startswith(("57P", "08")):
