@@ -187,6 +187,12 @@ class Speaker:
     def _sweep(self, limit: str = "256") -> cmd.Sweep:
         return cmd.Sweep(int(limit))
 
+    def _pass_on(self, name: str, kind: str = "lock") -> cmd.PassOn:
+        return cmd.PassOn(kind, name, counted=False)
+
+    def _pass_on_below(self, actor: str, label: str, after: str = "-1") -> cmd.PassOnBelow:
+        return cmd.PassOnBelow(self.claims[actor, label], int(after))
+
     def _raise(self, above: str) -> cmd.RaiseTokens:
         return cmd.RaiseTokens(int(above))
 

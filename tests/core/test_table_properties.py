@@ -10,6 +10,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.core.bounded import BoundedCrowd
 from tests.core.crowd import Crowd
 from tests.core.walk import walk
 
@@ -29,3 +30,12 @@ TestTheTableInMemory.settings = settings(
 @pytest.mark.parametrize("seed", range(2_000 if THOROUGH else 60))
 def test_a_long_walk_breaks_no_rule(seed: int) -> None:
     walk(Crowd(), seed, steps=150)
+
+
+def test_steps_with_bounds_come_to_the_same_in_the_end() -> None:
+    longest = 0
+    for seed in range(2_000 if THOROUGH else 40):
+        crowd = BoundedCrowd()
+        walk(crowd, seed, steps=150)
+        longest = max(longest, crowd.longest)
+    assert longest > 2, "some command has left something over"

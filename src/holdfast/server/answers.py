@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
@@ -9,9 +10,14 @@ from holdfast.core.table import commands
 from holdfast.model import Gone, Granted, Link, LockEvent, LockInfo, Party, Place, Refused
 from holdfast.server.resp import OK, OVER, Resp
 from holdfast.server.users import User
+from holdfast.server.wire_error import LimitReached
 
 NOBODY = Link("", "", "", 0, "", "", "")
 """What stands for a member of a cycle whose locks one may not read."""
+
+
+MOST_OF_A_CYCLE = 1 << 20
+"""Bytes of a deadlock's owners in one answer, about."""
 
 
 def ms(seconds: float) -> int:
@@ -54,6 +60,21 @@ def link(one: Link) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def links(cycle: Sequence[Link], user: User) -> list[dict[str, Any]]:
+    """The owners of a deadlock, the first of them if they do not fit into an answer. Those that a user must not see
+    are left blank.
+    """
+    found: list[dict[str, Any]] = []
+    room = MOST_OF_A_CYCLE
+    for one in cycle:
+        shown = one if user.may_read(one.holds) and user.may_read(one.waits_for) else NOBODY
+        room -= 200 + sum(map(len, (shown.owner, shown.app, shown.host, shown.thread, shown.holds, shown.waits_for)))
+        if room < 0:
+            break
+        found.append(link(shown))
+    return found
+
+
 def event(one: LockEvent, user: User) -> dict[str, Any]:
     """Something that happened. The detail of a deadlock names all its locks: only for those who may read everything."""
     detail = one.detail if one.type != "deadlock" or "" in user.reads else ""
@@ -87,20 +108,23 @@ def encode(reply: commands.Reply, resp: Resp, user: User, chosen: str | None = N
         case commands.SessionOver():
             return OVER
         case commands.Deadlocked(cycle):
-            links = [one if user.may_read(one.holds) and user.may_read(one.waits_for) else NOBODY for one in cycle]
-            return resp.encode(["deadlock", [link(one) for one in links]])
+            return resp.encode(["deadlock", links(cycle, user)])
+        case commands.TooEntangled(limit):
+            raise LimitReached("search", limit, "the search for a deadlock would look at more claims")
         case commands.WrongLimit(limit):
             return resp.encode(["limit", limit])
-        case commands.Renewed(ttl, gone, next_death):
+        case commands.Renewed(ttl, gone, next_death, more=more):
             soon = None if next_death is None else ceil(next_death * 1000)
-            return resp.encode(["open", ms(ttl), soon, gone])
+            return resp.encode(["open", ms(ttl), soon, gone, int(more)])
         case commands.CellValue(value, version):
             return resp.encode(["cell", version, value])
         case commands.Mismatch(current):
             return resp.encode(["mismatch", current])
         case commands.Letters(events, last, overflowed):
             return resp.encode(["letters", last, int(overflowed), [event(one, user) for one in events]])
-        case commands.BreakUnderWay(claims):
+        case commands.BreakUnderWay(claims, None):
             return resp.encode(claims)
+        case commands.BreakUnderWay(claims, (order, id_), upto):
+            return resp.encode([*claims, ["more", f"{upto} {order} {id_}"]])
         case _:
             raise AssertionError(f"{reply!r} has no form on the wire")

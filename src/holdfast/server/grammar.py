@@ -46,6 +46,21 @@ def expect(frame: Frame, least: int, most: int) -> None:
         raise WireError("ERR", f"wrong number of arguments for '{frame[0].decode(errors='replace')}', see docs/wire.md")
 
 
+def claim_id(raw: bytes, limits: Limits) -> str:
+    """The id of a claim."""
+    claim_session(raw)
+    return raw.decode()
+
+
+def break_cursor(raw: bytes, limits: Limits) -> tuple[tuple[int, str], int]:
+    """Where a break goes on: after which order and id, and up to which token."""
+    upto, _, place = raw.partition(b" ")
+    order, _, id_ = place.partition(b" ")
+    if not (upto.isdigit() and order.isdigit() and len(raw) <= 200):
+        raise invalid("cursor", raw, "it is what the last answer ended with")
+    return (int(order), claim_id(id_, limits)), int(upto)
+
+
 def plain_name(raw: bytes) -> str | None:
     """A name that is no path and that nobody has to look at twice; None if it is another, or none."""
     return raw.decode() if _PLAIN_NAME.fullmatch(raw) else None

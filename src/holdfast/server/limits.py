@@ -54,6 +54,8 @@ class Limits:
     """Of replies that clients have not read, all of them together."""
     list: int = 2_000
     """Claims in one answer."""
+    search: int = 1_000
+    """Claims that one search for a deadlock looks at."""
     min_ttl: int = 100
     max_ttl: int = 86_400_000
     idle: int = 0

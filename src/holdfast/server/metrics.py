@@ -51,15 +51,14 @@ class Collector:
     def _gauges(self) -> Iterable[Metric]:
         service = self.service
         table, figures = service.table, service.store.figures()
-        waiting = [len(line.queue) for line in table.lines.values() if line.queue]
         for name, text, value in (
             ("holdfast_up_seconds", "Since the start.", service.uptime()),
             ("holdfast_connections", "Connections now.", len(service.connections)),
             ("holdfast_sessions", "Sessions now.", len(table.sessions)),
             ("holdfast_locks", "Names in use.", len(table.lines) + len(table.alone)),
             ("holdfast_claims", "Claims, granted or in line.", len(table.rows)),
-            ("holdfast_waiting", "Claims in line.", sum(waiting)),
-            ("holdfast_longest_line", "Claims in line for the name that most wait for.", max(waiting, default=0)),
+            ("holdfast_waiting", "Claims in line.", table.waiting.count),
+            ("holdfast_longest_line", "Claims in line for the name that most wait for.", table.waiting.longest),
             ("holdfast_cells", "Cells.", len(table.cells)),
             ("holdfast_watches", "Watches.", len(table.watches)),
             ("holdfast_store_bytes", "What the store takes on disk.", figures.file_bytes),

@@ -20,7 +20,7 @@ log = logging.getLogger("holdfast.server")
 KIND: grammar.Options = {b"KIND": ("kind", grammar.kind)}
 KINDS: grammar.Options = {b"KIND": ("kind", grammar.kinds)}
 LIST: grammar.Options = {**KINDS, b"COUNT": ("count", grammar.positive), b"CURSOR": ("cursor", grammar.cursor)}
-BREAK: grammar.Options = {**KIND, b"FORCE": ("force", None)}
+BREAK: grammar.Options = {**KIND, b"FORCE": ("force", None), b"CURSOR": ("cursor", grammar.break_cursor)}
 FETCH: grammar.Options = {b"WAIT": ("wait", grammar.milliseconds)}
 
 USUAL = 1_000
@@ -66,8 +66,8 @@ def list_locks(connection: Connection, frame: Frame) -> bytes:
 
 
 def break_lock(connection: Connection, frame: Frame) -> bytes:
-    """HF.BREAK name [KIND kind] [FORCE]."""
-    grammar.expect(frame, 2, 5)
+    """HF.BREAK name [KIND kind] [FORCE] [CURSOR text]."""
+    grammar.expect(frame, 2, 7)
     service = connection.service
     name = grammar.name(frame[1])
     if not name.startswith(connection.user.breaks):
@@ -75,7 +75,9 @@ def break_lock(connection: Connection, frame: Frame) -> bytes:
     options = grammar.options(frame, 2, BREAK, service.limits)
     kind, force = options.get("kind", grammar.LOCK), options.get("force", False)
     stones = service.table.stones
-    told = service.step(commands.Break(kind, name, force))
+    after, upto = options.get("cursor", ((-1, ""), None))
+    told = service.step(commands.Break(kind, name, force, service.work_per_step, after, upto))
+    connection.spent = told.after is not None
     # Whoever is told to go once more, or made to, has its tombstone since the first time: it is one grant.
     service.tally.broken += service.table.stones - stones
     for id_ in told.claims:

@@ -17,13 +17,14 @@ from holdfast.core.table.lines import DONE, granted
 from holdfast.core.table.machine import begin
 from holdfast.core.table.questions import Question
 from holdfast.core.table.rows import Row
-from holdfast.core.table.step import Step
+from holdfast.core.table.step import Bounds, Step
 from holdfast.model import Claim, Gone, Granted, Refused
 from holdfast.server import answers
 from holdfast.server.attachments import Attachments
 from holdfast.server.batches import FULL, Batches
 from holdfast.server.cell_room import CellRoom
 from holdfast.server.complaints import Complaints
+from holdfast.server.continuation import Continuation
 from holdfast.server.deaths import NEVER, Deaths
 from holdfast.server.gathering import Gathering
 from holdfast.server.held_back import HeldBack
@@ -49,6 +50,8 @@ NOBODY_LEADS = WireError("NOTLEADER", "? nobody leads at the moment: come back i
 WAITED = "its wait is over"
 MOST_COST_A_TURN = 4_000
 """What all requests of one turn of the loop may cost the table: about 10 ms."""
+WORK_PER_STEP = 256
+"""Claims that one step grants or removes for others than its asker. The rest follows in later turns."""
 LETTERS_AT_ONCE = 1_000
 """Events in one answer."""
 Answer = Callable[[Question, float], Any]
@@ -83,7 +86,7 @@ class Service:
     ) -> None:
         self.store, self.loop = store, loop
         self.set_rules(limits, users)
-        self.about, self._broken = about, broken
+        self.about, self.broken = about, broken
         self.started = time.monotonic()
         self.tally = Tally()
         self.complaints = Complaints()
@@ -108,6 +111,7 @@ class Service:
         self._questions, self._turn_ends_at = 0, MOST_COST_A_TURN
         """How many the table has asked, and what may have been spent when the turn is over."""
         self._alarm: asyncio.TimerHandle | None = None
+        self.continuation = Continuation(self)
         self.elsewhere: WireError | None = NOBODY_LEADS
         """Why this server carries out no commands about locks; None while it does."""
         self._use(Dictionary())
@@ -116,11 +120,13 @@ class Service:
         """Let these count from now on."""
         self.limits, self.users = limits, users
         self.terms = TermsReader(limits)
+        self._bounds = Bounds(WORK_PER_STEP, WORK_PER_STEP, limits.search)
 
     def begin(self) -> None:
         """Load the table, and carry out commands from now on."""
         self._load()
         self.elsewhere = None
+        self.continuation.expect()
         self._allow()
 
     def redirect(self, leader: str | None) -> None:
@@ -151,6 +157,7 @@ class Service:
     def _use(self, table: Dictionary) -> None:
         self.table = table
         self.cell_room = CellRoom(self.table.cells.values())
+        self.continuation.begin(self.table)
         self.deaths = Deaths(self.table)
         self.deaths.look()
         self._arm()
@@ -249,13 +256,13 @@ class Service:
                 self.sweep()
             except Exception as error:
                 # Nobody's request: it would fail again with every turn, and the dead would hold their locks.
-                self._broken(error)
+                self.broken(error)
                 raise
         return now
 
     def sweep(self) -> None:
         """Clear away a bounded number of the dead."""
-        done, changes = self.run(commands.Sweep(), self.table.answer)
+        done, changes = self.run(commands.Sweep(self.work_per_step), self.table.answer)
         self.batches.urgent = self.batches.urgent or bool(changes)
         for change in changes:
             if type(change) is DropRow:
@@ -336,7 +343,7 @@ class Service:
         """Drive a step of the table. If it fails half-way, store and table still agree on what was done."""
         now = self.now
         put = self.table.put
-        step, generator = begin(command, now, self.time_of_day())
+        step, generator = begin(command, now, self.time_of_day(), bounds=self._bounds)
         changes = step.changes
         done = 0
         try:
@@ -352,13 +359,21 @@ class Service:
             for change in changes[done:] if done else changes:
                 put(change)
             self.batches.changes += changes
+            self._questions += step.cost
             for notice in step.notices:
                 self.tell(notice)
+            if step.rest:
+                self.continuation.add(step.rest)
             return stop.value, changes
         except BaseException:
             self.batches.changes += changes[:done]
             self.batches.urgent = True
             raise
+
+    @property
+    def work_per_step(self) -> int:
+        """How many claims one step removes or breaks: fewer where each is told to many watches."""
+        return WORK_PER_STEP * 4 // (4 + len(self.table.mail.wide))
 
     def need_room(self) -> None:
         """Refuse what makes the store grow while it cannot."""

@@ -32,6 +32,11 @@ ABOUT: grammar.Options = {
 }
 
 
+AFTER: grammar.Options = {b"AFTER": ("after", grammar.claim_id)}
+MOST_GONE = 1_000
+"""Claims that were taken from a session, in one answer."""
+
+
 class NoSession(Exception):
     """There is no such session (any more)."""
 
@@ -125,10 +130,14 @@ def resume(connection: Connection, frame: Frame) -> bytes:
 
 
 def renew(connection: Connection, frame: Frame) -> bytes:
-    """HF.RENEW session."""
-    grammar.expect(frame, 2, 2)
+    """HF.RENEW session [AFTER claim]."""
+    grammar.expect(frame, 2, 4)
+    service = connection.service
     session = own_session(connection, frame[1])
-    reply = connection.service.step_lazily(commands.Renew(session))
+    after = grammar.options(frame, 2, AFTER, service.limits).get("after", "")
+    reply = service.step_lazily(commands.Renew(session, after, MOST_GONE))
+    if isinstance(reply, commands.Renewed) and reply.more:
+        connection.spent = True
     return answers.encode(reply, connection.resp, connection.user)
 
 
@@ -137,7 +146,7 @@ def close(connection: Connection, frame: Frame) -> bytes:
     grammar.expect(frame, 2, 2)
     service = connection.service
     session = own_session(connection, frame[1])
-    done, changes = service.run(commands.Close(session), service.deaths.answer)
+    done, changes = service.run(commands.Close(session, service.work_per_step), service.deaths.answer)
     service.batches.urgent = service.batches.urgent or bool(changes)
     for change in changes:
         if type(change) is DropRow:

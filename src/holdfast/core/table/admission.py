@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.core.table import deadlocks
 from holdfast.core.table import questions as ask
 from holdfast.core.table.changes import PutRow
-from holdfast.core.table.commands import Deadlocked
+from holdfast.core.table.commands import Deadlocked, TooEntangled
 from holdfast.core.table.rows import Row, Session, party
 from holdfast.core.table.step import Asking, Step
 from holdfast.model import Claim, Link, Place, Refused
@@ -29,7 +29,7 @@ def take(step: Step, claim: Claim, bucket: int, slot: int | None) -> Row:
     return row
 
 
-def queue(step: Step, claim: Claim, bucket: int, blocker: Row) -> Asking[Place | Refused | Deadlocked]:
+def queue(step: Step, claim: Claim, bucket: int, blocker: Row) -> Asking[Place | Refused | Deadlocked | TooEntangled]:
     """Give a newcomer a place in line, unless it does not wait or would wait for ever."""
     sessions: dict[str, Session] = yield ask.Sessions((blocker.claim.session,))
     who = party(blocker, sessions.get(blocker.claim.session), step.now, step.wall)
@@ -37,6 +37,8 @@ def queue(step: Step, claim: Claim, bucket: int, blocker: Row) -> Asking[Place |
         return Refused(who)
     row = Row(claim, step.last[bucket] + 1, step.now)
     cycle = yield from deadlocks.search(step, row)
+    if isinstance(cycle, TooEntangled):
+        return cycle
     if cycle:
         yield from step.tell("deadlock", row, story(cycle))
         return Deadlocked(cycle)

@@ -18,9 +18,14 @@ class Open:
 
 @dataclass(slots=True)
 class Renew:
-    """The heartbeat: keeps everything that the session holds, and tells it what it holds no longer."""
+    """The heartbeat: keeps everything that the session holds, and tells it what it holds no longer.
+
+    At most `most` of that, in the order of the claims' ids. The rest is asked for by `after`, the last id in the reply.
+    """
 
     session: str
+    after: str = ""
+    most: int | None = None
 
 
 @dataclass(slots=True)
@@ -28,6 +33,8 @@ class Close:
     """End a session. Its claims are dead at once and removed in bounded steps."""
 
     session: str
+    limit: int = 256
+    """How many claims this step removes at most."""
 
 
 @dataclass(slots=True)
@@ -78,11 +85,18 @@ class Adopt:
 
 @dataclass(slots=True)
 class Break:
-    """An operator's release of all who hold the name; at once if `force`, otherwise within one ttl."""
+    """An operator's release of all who hold the name; at once if `force`, otherwise within one ttl.
+
+    At most `most` of the holders in this step. The next step goes on `after` the last one. Tokens above `upto` are not
+    broken: they were granted between the steps.
+    """
 
     kind: str
     name: str
     force: bool = False
+    most: int | None = None
+    after: tuple[int, str] = (-1, "")
+    upto: int | None = None
 
 
 @dataclass(slots=True)
@@ -155,6 +169,23 @@ class Sweep:
     limit: int = 256
 
 
+@dataclass(slots=True, frozen=True)
+class PassOn:
+    """Grant what can be granted on a name: the rest of an earlier step (`Step.rest`)."""
+
+    kind: str
+    name: str
+    counted: bool
+
+
+@dataclass(slots=True, frozen=True)
+class PassOnBelow:
+    """The same for the names under a subtree claim that is gone, where claims wait that came after a number."""
+
+    claim: Claim
+    after: int = -1
+
+
 @dataclass(slots=True)
 class RaiseTokens:
     """Make every later token larger than `above`."""
@@ -165,6 +196,7 @@ class RaiseTokens:
 Command = (
     Open | Renew | Close | Enter | Look | Release | Leave | HandOver | Adopt | Break | Inspect | List
     | CellGet | CellSet | Subscribe | Unsubscribe | Fetch | Sweep | RaiseTokens
+    | PassOn | PassOnBelow
 )  # fmt: skip
 
 
@@ -185,6 +217,8 @@ class Renewed:
     """In how many seconds the next session or claim can die."""
     undecided: str = ""
     """Why nothing but what is gone was confirmed, if so: a claim may be held still, or be lost already."""
+    more: bool = False
+    """Whether more claims were taken than `gone` names."""
 
 
 @dataclass(slots=True)
@@ -223,10 +257,24 @@ class WrongLimit:
 
 
 @dataclass(slots=True)
+class TooEntangled:
+    """Waiting might close a cycle, but to find out takes a look at more than `limit` claims. The claim was refused."""
+
+    limit: int
+
+    @property
+    def problem(self) -> str:
+        """For people."""
+        return f"a search for a deadlock looks at {self.limit} claims at most, and this claim would wait for more"
+
+
+@dataclass(slots=True)
 class BreakUnderWay:
-    """The claims that were told to go."""
+    """The claims that were told to go, and where the next step goes on, if there are more."""
 
     claims: tuple[str, ...]
+    after: tuple[int, str] | None = None
+    upto: int | None = None
 
 
 @dataclass(slots=True)
@@ -256,7 +304,7 @@ class Letters:
 
 
 Reply = (
-    Opened | Renewed | SessionOver | Done | Granted | Place | Refused | Gone | Deadlocked | WrongLimit
+    Opened | Renewed | SessionOver | Done | Granted | Place | Refused | Gone | Deadlocked | WrongLimit | TooEntangled
     | BreakUnderWay | CellValue | Mismatch | Letters | LockInfo | tuple[LockInfo, ...]
 )  # fmt: skip
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.core.table import questions as ask
+from holdfast.core.table.commands import TooEntangled
 from holdfast.core.table.rows import Row, Session
 from holdfast.core.table.step import Asking, Step
 from holdfast.core.waitgraph import Knot, Waiting, find_cycle
 from holdfast.model import Link
 
+COST_OF_A_CLAIM = 10
+"""What the search for a cycle costs per claim that it looks at, in the unit of a question."""
 
-def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> Asking[tuple[Link, ...]]:
+
+def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> Asking[tuple[Link, ...] | TooEntangled]:
     """The cycle that this claim would close by waiting; empty if there is none.
 
     An owner that has nothing else cannot be waited for, so nothing is loaded for it. `given`
@@ -24,15 +28,18 @@ def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> A
     rows: dict[str, Row] = {newcomer.id: newcomer}
     # What else its owner waits for does not matter: nobody waits for ever so far, so all of that comes if this does.
     owners: set[str] = {claim.owner} if given is None else set()
-    lines: set[tuple[str, str, bool]] = set()
-    frontier = [newcomer]
+    lines: set[tuple[str, str, bool, float | None]] = set()
+    frontier, most = [newcomer], step.bounds.search
     while frontier:
         met = {row.claim.owner for row in frontier}
         for row in frontier:
-            line = (row.claim.kind, row.claim.name, row.claim.subtree)
+            before = row.order if row.claim.mode == "shared" else None
+            line = (row.claim.kind, row.claim.name, row.claim.subtree, before)
             if line not in lines:
                 lines.add(line)
-                near: tuple[Row, ...] = yield ask.Line(row.claim, claim.owner)
+                near: tuple[Row, ...] | None = yield ask.Line(row.claim, claim.owner, row.order, most)
+                if near is None or len(near) + len(rows) > most:
+                    return TooEntangled(most)
                 rows.update((found.id, found) for found in near)
                 met.update(found.claim.owner for found in near)
         if given is not None:
@@ -41,9 +48,12 @@ def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> A
             met.add(owner)
         new_owners = tuple(sorted(met - owners))
         owners.update(new_owners)
-        waiting: tuple[Row, ...] = (yield ask.WaitingOf(new_owners)) if new_owners else ()
+        waiting: tuple[Row, ...] | None = (yield ask.WaitingOf(new_owners, most)) if new_owners else ()
+        if waiting is None or len(waiting) + len(rows) > most:
+            return TooEntangled(most)
         rows.update((found.id, found) for found in waiting)
         frontier = list(waiting)
+        step.cost = COST_OF_A_CLAIM * len(rows)
     cycle = find_cycle([Waiting(row.claim, row.order, row.token is not None) for row in rows.values()], newcomer.id)
     return (yield from describe(cycle))
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
-from holdfast.core import names
 from holdfast.core.table import changes as ch
+from holdfast.core.table import entanglement
 from holdfast.core.table import questions as ask
 from holdfast.core.table.directory import YOUNG, Directory, Name
 from holdfast.core.table.ends import NEVER, Ends
-from holdfast.core.table.holders import arrival
+from holdfast.core.table.holders import MOST_DEAD, arrival
 from holdfast.core.table.line import Line
 from holdfast.core.table.mailboxes import Mailboxes
 from holdfast.core.table.rivals import INFINITY, Rivals
-from holdfast.core.table.rows import Cell, Row, Session, Tombstone
+from holdfast.core.table.rows import WITHDRAWN, Cell, Row, Session, Tombstone
 from holdfast.core.table.waiting import Waiting
 from holdfast.model import Claim
 
@@ -107,7 +107,8 @@ class Dictionary:
         return now < self.session_ends.first() and now < self.mortal.first()
 
     def first_alive(self, rows: Iterable[Row], now: float) -> Row | None:
-        return next((row for row in rows if self.alive(row, now)), None)
+        """The first live one. None also after very many dead ones: their removal passes the lock on."""
+        return next((row for row in islice(rows, MOST_DEAD) if self.alive(row, now)), None)
 
     def blocker(self, claim: Claim, before: float, now: float) -> Row | None:
         """The first live claim that conflicts and came earlier: on the name itself, or else across the path."""
@@ -127,11 +128,11 @@ class Dictionary:
         line = self.lines.get((kind, name))
         if line is None and (kind, name) not in self.alone:
             return NOBODY
-        if line is None or not self.all_alive(now):
+        if line is None or (not self.all_alive(now) and len(line.holders) <= MOST_DEAD):
             return ask.Taken.by(self.holding(kind, name, now))
         return ask.Taken(line.holders.first(False, INFINITY, lambda row: True), line.holders.taken)
 
-    def affected(self, claim: Claim, now: float) -> tuple[str, ...]:
+    def affected(self, claim: Claim, now: float, most: int | None = None) -> tuple[str, ...]:
         """Names of lines with somebody in them that a claim like this can hold up."""
         if "/" not in claim.name and not claim.subtree:
             line = self.lines.get((claim.kind, claim.name))
@@ -139,9 +140,14 @@ class Dictionary:
         row = self.rows.get(claim.id) if claim.subtree else None
         # Somebody who waits for the dead alone may go on too, wherever it stands.
         after = row.order if row is not None and self.all_alive(now) else -1
-        found = self.rivals.affected(claim, after, lambda row: self.alive(row, now))
+        found = self.rivals.affected(claim, after, lambda row: self.alive(row, now), most)
         self.looked_at += len(found)
         return found
+
+    def _affected_below(self, q: ask.AffectedBelow, now: float) -> ask.BelowAnswer:
+        found, further = self.rivals.affected_below(q.claim, q.after, lambda row: self.alive(row, now), q.most)
+        self.looked_at += len(found)
+        return ask.BelowAnswer(tuple(sorted(found)), further)
 
     def last(self, bucket: int) -> int:
         return self.counters.get(bucket, self.first_number)
@@ -179,7 +185,7 @@ class Dictionary:
             self.rows.get(claim.id),
             stones.get(claim.id) if stones else None,
             self.counters.get(q.bucket, self.first_number),
-            () if q.stays else self.affected(claim, now),
+            () if q.stays else self.affected(claim, now, q.most),
             bool(self.watches),
         )
 
@@ -209,36 +215,32 @@ class Dictionary:
         if line is None:
             return 0
         ahead = line.queue.ahead(q.order)
-        # Those in line have no end of their own: they die with their session.
-        for session in self.ended(now):
-            mine = self.by_session.get(session.id, {})
-            ahead -= sum(id_ in line.queue and row.order < q.order for id_, row in mine.items())
+        # Those in line have no end of their own: they die with their session. Where very many have died, they count
+        # until they are removed: how many wait is for people.
+        ended = [self.by_session.get(session.id, {}) for session in self.ended(now)]
+        if sum(map(len, ended)) <= MOST_DEAD:
+            ahead -= sum(id_ in line.queue and row.order < q.order for mine in ended for id_, row in mine.items())
         return ahead
 
     def _busy(self, q: ask.Busy, now: float) -> bool:
         count = self.claims_of.get(q.owner, 0)
         return count > (q.claim_id in self.rows)
 
-    def _line(self, q: ask.Line, now: float) -> tuple[Row, ...]:
-        kind, name = q.claim.kind, q.claim.name
-        line = self.rivals.line(kind, name)
-        waiting = self.waiting.by_owner
-        near: list[Iterable[Row]] = []
-        if line is not None:
-            plain = line.plain and not q.claim.subtree and "/" not in name
-            near = [
-                line.holders.owned_among(waiting, q.home),
-                self.waiting.besides(kind, name, q.home) if plain else line.queue,
-            ]
-        near += [above.rows() for above in self.rivals.covering(kind, names.ancestors(name))]
-        if q.claim.subtree:
-            near.append(self.rivals.paths.rows((kind, name)))
-        found = list(chain.from_iterable(near))
-        self.looked_at += len(found)
-        return self._in_order((row for row in found if row.claim.owner in waiting or row.claim.owner == q.home), now)
+    def _line(self, q: ask.Line, now: float) -> tuple[Row, ...] | None:
+        near, seen = entanglement.near(self.rivals, self.waiting, q, lambda row: self.alive(row, now))
+        self.looked_at += seen
+        return None if near is None else self._few(near, q.most, now)
 
-    def _waiting_of(self, q: ask.WaitingOf, now: float) -> tuple[Row, ...]:
-        return self._in_order(self.waiting.of(q.owners), now)
+    def _waiting_of(self, q: ask.WaitingOf, now: float) -> tuple[Row, ...] | None:
+        return self._few(self.waiting.of(q.owners), q.most, now)
+
+    def _few(self, rows: Iterable[Row], most: int | None, now: float) -> tuple[Row, ...] | None:
+        """The live ones in order; None if there are too many rows to look at."""
+        limit = None if most is None else most + MOST_DEAD
+        found = list(islice(rows, limit))
+        if len(found) == limit:
+            return None
+        return self._in_order(found, now)
 
     def _in_order(self, rows: Iterable[Row], now: float) -> tuple[Row, ...]:
         return tuple(sorted((row for row in rows if self.alive(row, now)), key=arrival))
@@ -248,10 +250,18 @@ class Dictionary:
 
     def _beat(self, q: ask.Beat, now: float) -> ask.BeatAnswer:
         stones = self.tombstones.get(q.session)
-        return ask.BeatAnswer(self.sessions.get(q.session), tuple(stones.values()) if stones else ())
+        session = self.sessions.get(q.session)
+        if not stones or q.most == 0:
+            return ask.BeatAnswer(session, ())
+        told = (stone for stone in stones.values() if stone.reason != WITHDRAWN and stone.claim_id > q.after)
+        self.looked_at += len(stones)
+        return ask.BeatAnswer(session, tuple(told if q.most is None else nsmallest(q.most + 1, told)))
 
     def _session_rows(self, q: ask.SessionRows, now: float) -> tuple[Row, ...]:
         rows = self.by_session.get(q.session, {})
+        if len(rows) > MOST_DEAD:
+            # To find the smallest ids takes a look at all of them, for each step.
+            return tuple(islice(rows.values(), q.limit))
         return tuple(rows[id_] for id_ in nsmallest(q.limit, rows))
 
     def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
@@ -274,9 +284,19 @@ class Dictionary:
         return min(self.session_ends.first(), self.mortal.first(), self.mortal_cells.first())
 
     def _on_name(self, q: ask.OnName, now: float) -> tuple[Row, ...]:
-        if q.holding:
-            return self.holding(q.kind, q.name, now)
-        return tuple(self.rows_on((q.kind, q.name), now))
+        if not q.holding:
+            return tuple(self.rows_on((q.kind, q.name), now))
+        line = self.rivals.line(q.kind, q.name)
+        if line is None:
+            return ()
+        holders = line.holders
+        rows: Iterable[Row] = holders
+        if q.order is not None:
+            rows = (row for row in holders if row.order == q.order)
+        elif q.most is not None:
+            rows = holders.after(q.after, q.most, lambda row: self.alive(row, now))
+        self.looked_at += len(holders) // 8
+        return self._in_order(rows, now)
 
     def rows_on(self, key: Name, now: float, most: int | None = None) -> list[Row]:
         """Every live claim on a name, by arrival; only so many, if that is said, and holders before others."""
@@ -428,7 +448,8 @@ _ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
     ask.Departure: Dictionary._departure,
     ask.Blocker: lambda self, q, now: self.blocker(q.claim, q.order, now),
     ask.NextWaiting: Dictionary._next_waiting,
-    ask.Affected: lambda self, q, now: self.affected(q.claim, now),
+    ask.Affected: lambda self, q, now: self.affected(q.claim, now, q.most),
+    ask.AffectedBelow: Dictionary._affected_below,
     ask.Permits: lambda self, q, now: self.taken(q.kind, q.name, now),
     ask.Held: Dictionary._held,
     ask.Position: Dictionary._position,

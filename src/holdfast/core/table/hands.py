@@ -16,6 +16,7 @@ from holdfast.core.table.commands import (
     HandOver,
     Notice,
     SessionOver,
+    TooEntangled,
 )
 from holdfast.core.table.rows import Row, Session, Tombstone
 from holdfast.core.table.step import Asking, Step
@@ -40,7 +41,7 @@ def hand_over(step: Step, command: HandOver) -> Asking[Done | Gone]:
     return Done()
 
 
-def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | Deadlocked]:
+def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | Deadlocked | TooEntangled]:
     """Give the sender's hold to the adopter: the same place and slot, a higher token."""
     claim = command.claim
     scene: ask.SceneAnswer = yield ask.Scene(claim, step.bucket(claim.name))
@@ -58,13 +59,15 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
         return Gone(VOID)
     old = found[0]
     cycle = yield from closes_cycle(step, old, claim.owner)
+    if isinstance(cycle, TooEntangled):
+        return cycle
     if cycle:
         return Deadlocked(cycle)
     bucket = step.bucket(claim.name)
     yield from step.read_counter(bucket)
     step.check_numbers(bucket)
     token = step.number(bucket)
-    on_name: tuple[Row, ...] = yield ask.OnName(claim.kind, claim.name, holding=True)
+    on_name: tuple[Row, ...] = yield ask.OnName(claim.kind, claim.name, True, old.order)
     # Whatever the sender entered again has the same order: what the adopter excludes goes with the grant.
     excluded = [row for row in on_name if row.order == old.order and row.id != old.id and conflict(row.claim, claim)]
     for row in (old, *excluded):
@@ -76,9 +79,8 @@ def adopt(step: Step, command: Adopt) -> Asking[Granted | Gone | SessionOver | D
     yield from step.tell("granted", new, HANDED_OVER)
     for row in excluded:
         # A writer that handed its reading on is gone: the readers behind it wait for nobody.
-        affected: tuple[str, ...] = yield ask.Affected(row.claim)
-        for name in affected:
-            yield from lines.pass_on(step, claim.kind, name, counted=False)
+        affected: tuple[str, ...] = yield ask.Affected(row.claim, step.bounds.names)
+        yield from lines.pass_on_all(step, row.claim, affected)
     return lines.granted(step, new)
 
 
@@ -102,9 +104,11 @@ def fits(row: Row, claim: Claim, ticket: str) -> bool:
     )
 
 
-def closes_cycle(step: Step, row: Row, owner: str) -> Asking[tuple[Link, ...]]:
+def closes_cycle(step: Step, row: Row, owner: str) -> Asking[tuple[Link, ...] | TooEntangled]:
     """Whether an owner that waits elsewhere would, with this grant, wait for itself."""
-    waiting: tuple[Row, ...] = yield ask.WaitingOf((owner,))
+    waiting: tuple[Row, ...] | None = yield ask.WaitingOf((owner,), step.bounds.search)
+    if waiting is None:
+        return TooEntangled(step.bounds.search)
     if not waiting:
         return ()
     # One search tells of all that it waits for: it goes on with all of them, or with none.
@@ -113,8 +117,13 @@ def closes_cycle(step: Step, row: Row, owner: str) -> Asking[tuple[Link, ...]]:
 
 def break_lock(step: Step, command: Break) -> Asking[BreakUnderWay]:
     """Tell every holder to go. One that has not gone within its ttl is removed; at once if forced."""
-    found: tuple[Row, ...] = yield ask.OnName(command.kind, command.name, holding=True)
-    holders = [row for row in found if row.token is not None]
+    most, upto = command.most, command.upto
+    if most is not None and upto is None:
+        upto = yield ask.Counter(step.bucket(command.name))
+    question = ask.OnName(command.kind, command.name, True, None, command.after, None if most is None else most + 1)
+    found: tuple[Row, ...] = yield question
+    page = found[:most]
+    holders = [row for row in page if row.token is not None and (upto is None or row.token <= upto)]
     sessions: dict[str, Session] = yield ask.Sessions(tuple({row.claim.session for row in holders}))
     step.watched = yield ask.Watched()
     for row in holders:
@@ -130,8 +139,14 @@ def break_lock(step: Step, command: Break) -> Asking[BreakUnderWay]:
             # It could be adopted otherwise, and would outlive the break.
             step.changes.append(PutRow(row._replace(dies_at=end, ticket=NO_TICKET)))
     if command.force:
+        behind: dict[tuple[str, bool], None] = {}
         for row in holders:
-            affected: tuple[str, ...] = yield ask.Affected(row.claim)
-            for name in affected:
-                yield from lines.pass_on(step, command.kind, name, bool(row.claim.limit))
-    return BreakUnderWay(tuple(row.id for row in holders))
+            affected: tuple[str, ...] = yield ask.Affected(row.claim, step.bounds.names)
+            lines.leave_rest(step, row.claim, affected)
+            behind.update(((name, bool(row.claim.limit)), None) for name in affected)
+        for name, counted in behind:
+            yield from lines.pass_on(step, command.kind, name, counted)
+    claims = tuple(row.id for row in holders)
+    if len(page) == len(found):
+        return BreakUnderWay(claims)
+    return BreakUnderWay(claims, (page[-1].order, page[-1].id), upto)

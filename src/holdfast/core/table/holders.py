@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from heapq import nsmallest
+from itertools import chain, dropwhile, islice
 
 from holdfast.core.table.rows import Row
 
@@ -17,13 +18,17 @@ def arrival(row: Row) -> tuple[int, str]:
     return row.order, row.claim.id
 
 
+MOST_DEAD = 10_000
+"""Dead claims that are passed to find a live one. Beyond these a dead one is in the way until it is removed."""
+
+
 def first(in_order: Iterable[Row], early: Iterable[Row], before: float, alive: Callable[[Row], bool]) -> Row | None:
     """The first of rows, alive, that came before `before`: of many in order, and of some that came too late for it."""
     found: Row | None = None
-    for row in in_order:
+    for passed, row in enumerate(in_order):
         if row.order >= before:
             break
-        if alive(row):
+        if passed >= MOST_DEAD or alive(row):
             found = row
             break
     for row in early:
@@ -101,6 +106,9 @@ class Holders:
                 self._writers[claim.id] = row
         if self._by_owner is not None:
             self._by_owner.setdefault(claim.owner, {})[claim.id] = row
+        elif len(self) > SHORT:
+            # While they are few: later it would take long at once.
+            self._owned()
 
     def pop(self, id_: str) -> Row | None:
         """Let it hold no more; None if it did not."""
@@ -123,6 +131,14 @@ class Holders:
             return first(self._rows.values(), self._early.values(), before, alive)
         writing = (row for row in self._early.values() if row.claim.mode == "exclusive")
         return first(self._writers.values(), writing, before, alive)
+
+    def after(self, place: tuple[int, str], most: int, alive: Callable[[Row], bool]) -> list[Row]:
+        """The first of them, alive, after a place in the order of arrival."""
+        order = place[0]
+        later = dropwhile(lambda row: row.order < order, self._rows.values())
+        in_order = (row for row in later if arrival(row) > place and alive(row))
+        early = (row for row in self._early.values() if arrival(row) > place and alive(row))
+        return nsmallest(most, chain(islice(in_order, most), early), key=arrival)
 
     def of(self, owner: str) -> Iterable[Row]:
         """What one owner holds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from holdfast.core.table.holders import SHORT, Holders, first
 from holdfast.core.table.rows import Row
@@ -101,6 +102,11 @@ class Queue:
             self._ranks = Ranks(row.order for row in self._rows.values())
         return self._ranks.below(order)
 
+    def last_writer(self, before: float, alive: Callable[[Row], bool]) -> list[Row]:
+        """The last exclusive one that came before `before`, if there is one."""
+        earlier = (row for row in reversed(self.writers.values()) if row.order < before and alive(row))
+        return list(islice(earlier, 1))
+
     def first(self, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
         """The first of them, alive, in the way of one which came at `before`: only a writer is in a reader's."""
         return first((self.writers if shared else self._rows).values(), (), before, alive)
@@ -128,11 +134,6 @@ class Line:
 
     def __bool__(self) -> bool:
         return bool(self.holders) or bool(self.queue)
-
-    @property
-    def plain(self) -> bool:
-        """Whether none of its claims is shared, or covers a subtree."""
-        return not self.covering and self.writers == len(self.holders) + len(self.queue)
 
     def rows(self) -> Iterator[Row]:
         """Those who hold, then those in line."""

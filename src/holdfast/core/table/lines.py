@@ -15,15 +15,18 @@ from holdfast.core.table.commands import (
     Enter,
     Leave,
     Look,
+    PassOn,
+    PassOnBelow,
     Release,
     SessionOver,
+    TooEntangled,
     WrongLimit,
 )
 from holdfast.core.table.rows import WITHDRAWN, Row, Session, Tombstone, party
 from holdfast.core.table.step import Asking, Step
 from holdfast.model import MAX_TOKEN, Claim, Gone, Granted, Place, Refused
 
-EnterReply = Granted | Place | Refused | Gone | SessionOver | Deadlocked | WrongLimit
+EnterReply = Granted | Place | Refused | Gone | SessionOver | Deadlocked | WrongLimit | TooEntangled
 
 DONE = Done()
 """The answer to most releases: made once, because nobody changes a reply."""
@@ -127,7 +130,7 @@ def release(step: Step, command: Release) -> Asking[Done | Gone]:
     """Give a grant back. One that is no longer held changes nothing and is told so."""
     claim = command.claim
     bucket = step.bucket(claim.name)
-    found: ask.DepartureAnswer = yield ask.Departure(claim, bucket)
+    found: ask.DepartureAnswer = yield ask.Departure(claim, bucket, False, step.bounds.names)
     session, row, tombstone, last, waiting, step.watched = found
     step.last[bucket] = last
     if tombstone is not None:
@@ -155,7 +158,7 @@ def leave(step: Step, command: Leave) -> Asking[Done]:
     """Withdraw a claim, whatever became of it; repeating it is harmless."""
     claim = command.claim
     bucket = step.bucket(claim.name)
-    found: ask.DepartureAnswer = yield ask.Departure(claim, bucket)
+    found: ask.DepartureAnswer = yield ask.Departure(claim, bucket, False, step.bounds.names)
     session, row, tombstone, last, waiting, step.watched = found
     step.last[bucket] = last
     if row is not None:
@@ -173,8 +176,40 @@ def depart(step: Step, row: Row, waiting: tuple[str, ...]) -> Asking[None]:
     step.changes.append(DropRow(row))
     if step.watched:
         yield from step.tell("released", row)
+    yield from pass_on_all(step, row.claim, waiting)
+
+
+def pass_on_all(step: Step, claim: Claim, waiting: tuple[str, ...]) -> Asking[None]:
+    """Let the claims on these names go on, which waited for a claim that is gone."""
+    leave_rest(step, claim, waiting)
     for name in waiting:
-        yield from pass_on(step, row.claim.kind, name, bool(row.claim.limit))
+        yield from pass_on(step, claim.kind, name, bool(claim.limit))
+
+
+def leave_rest(step: Step, claim: Claim, waiting: tuple[str, ...]) -> None:
+    """Leave names under a subtree claim that is gone to later steps, if the bounds of this one do not show them all."""
+    most = step.bounds.names
+    if most is not None and claim.subtree and len(waiting) >= most:
+        step.rest.append(PassOnBelow(claim))
+
+
+def pass_on_rest(step: Step, command: PassOn) -> Asking[Done]:
+    """Go on where an earlier step ended on this name."""
+    step.watched = yield ask.Watched()
+    yield from pass_on(step, command.kind, command.name, command.counted)
+    return DONE
+
+
+def pass_on_below(step: Step, command: PassOnBelow) -> Asking[Done]:
+    """Go on with the names under a subtree claim that is gone."""
+    step.watched = yield ask.Watched()
+    claim = command.claim
+    found: ask.BelowAnswer = yield ask.AffectedBelow(claim, command.after, step.bounds.names or 256)
+    if found.next is not None:
+        step.rest.append(PassOnBelow(claim, found.next))
+    for name in found.names:
+        yield from pass_on(step, claim.kind, name, bool(claim.limit))
+    return DONE
 
 
 def pass_on(step: Step, kind: str, name: str, counted: bool) -> Asking[None]:
@@ -184,6 +219,9 @@ def pass_on(step: Step, kind: str, name: str, counted: bool) -> Asking[None]:
         return
     after, plain = -1, False
     while True:
+        if step.left <= 0:
+            step.rest.append(PassOn(kind, name, counted))
+            return
         row: Row | None = yield ask.NextWaiting(kind, name, after, plain)
         if row is None:
             return

@@ -12,14 +12,14 @@ reply and the notices out.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.core.table import cells, commands, hands, lines, sessions, views
 from holdfast.core.table.changes import Change
 from holdfast.core.table.commands import Command, Notice, Reply
 from holdfast.core.table.questions import Question
-from holdfast.core.table.step import Step
+from holdfast.core.table.step import UNBOUNDED, Bounds, Step
 
 
 @dataclass(slots=True)
@@ -29,6 +29,8 @@ class Outcome:
     reply: Reply
     changes: list[Change]
     notices: list[Notice]
+    rest: list[commands.PassOn | commands.PassOnBelow] = field(default_factory=list)
+    """What the bounds left to later steps."""
 
 
 _STEPS: dict[type, Callable[[Step, Any], Generator[Question, Any, Reply]]] = {
@@ -51,6 +53,8 @@ _STEPS: dict[type, Callable[[Step, Any], Generator[Question, Any, Reply]]] = {
     commands.CellGet: cells.get,
     commands.CellSet: cells.put,
     commands.RaiseTokens: cells.raise_tokens,
+    commands.PassOn: lines.pass_on_rest,
+    commands.PassOnBelow: lines.pass_on_below,
 }
 
 READS = frozenset({commands.Look, commands.Inspect, commands.List, commands.CellGet})
@@ -58,10 +62,10 @@ READS = frozenset({commands.Look, commands.Inspect, commands.List, commands.Cell
 
 
 def begin(
-    command: Command, now: float, wall: float = 0.0, buckets: int = 1
+    command: Command, now: float, wall: float = 0.0, buckets: int = 1, bounds: Bounds = UNBOUNDED
 ) -> tuple[Step, Generator[Question, Any, Reply]]:
-    """A step to be driven by hand, for a store that has to be awaited."""
-    step = Step(now, wall, buckets)
+    """A step to be driven by hand: for a store that has to be awaited, or one that continues steps later."""
+    step = Step(now, wall, buckets, bounds)
     return step, _STEPS[type(command)](step, command)
 
 
@@ -73,9 +77,10 @@ def apply(
     *,
     wall: float = 0.0,
     buckets: int = 1,
+    bounds: Bounds = UNBOUNDED,
 ) -> Outcome:
     """Run one step on a store that answers at once and takes changes as they are decided."""
-    step = Step(now, wall, buckets)
+    step = Step(now, wall, buckets, bounds)
     generator = _STEPS[type(command)](step, command)
     changes = step.changes
     done = 0
@@ -90,4 +95,4 @@ def apply(
     except StopIteration as stop:
         for change in changes[done:] if done else changes:
             put(change)
-        return Outcome(stop.value, changes, step.notices)
+        return Outcome(stop.value, changes, step.notices, step.rest)

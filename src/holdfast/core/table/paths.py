@@ -119,11 +119,22 @@ class Paths:
         """Whether anybody stands in line under a path."""
         return key in self._in_line["exclusive"] or key in self._in_line["shared"]
 
-    def waited_for(self, key: Name, how: str, after: float, before: float) -> set[str]:
-        """Names under a path on which somebody stands in line who came between these two."""
+    def waited_for(
+        self, key: Name, how: str, after: float, before: float, most: int | None = None
+    ) -> tuple[set[str], int | None]:
+        """Names under a path on which somebody stands in line who came between these two numbers.
+
+        Those of the first `most` claims; the second value is the number of the last of these, if there are more.
+        """
         line = self._in_line[how].get(key, [])
         low, high = bisect_right(line, after, key=_order), bisect_left(line, before, key=_order)
-        return {name for _, name in line[low:high]}
+        if most is None or high - low <= most:
+            return {name for _, name in line[low:high]}, None
+        return {name for _, name in line[low : low + most]}, line[low + most - 1][0]
+
+    def count(self, key: Name) -> int:
+        """How many claims there are under a path."""
+        return sum(len(home.get(key, ())) for homes in (self._below, self._early) for home in homes.values())
 
 
 def _order(place: tuple[int, str]) -> int:

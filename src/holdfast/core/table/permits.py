@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from holdfast.core.table import admission
 from holdfast.core.table import questions as ask
-from holdfast.core.table.commands import Deadlocked, WrongLimit
+from holdfast.core.table.commands import Deadlocked, PassOn, TooEntangled, WrongLimit
 from holdfast.core.table.rows import Row
 from holdfast.core.table.step import Asking, Step
 from holdfast.model import MAX_TOKEN, Claim, Granted, Place, Refused
 
-PermitReply = Granted | Place | Refused | Deadlocked | WrongLimit
+PermitReply = Granted | Place | Refused | Deadlocked | WrongLimit | TooEntangled
 
 
 def taken(holders: ask.Holders) -> ask.Taken:
@@ -57,6 +57,9 @@ def pass_on(step: Step, kind: str, name: str) -> Asking[None]:
     """Give free permits to those in line, in order."""
     after, free = -1, None
     while True:
+        if step.left <= 0:
+            step.rest.append(PassOn(kind, name, counted=True))
+            return
         row: Row | None = yield ask.NextWaiting(kind, name, after)
         if row is None:
             return

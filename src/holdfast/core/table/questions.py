@@ -11,6 +11,7 @@ by its time of death first. So every store gives the same table, token for token
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from holdfast.core.table.rows import Cell, Letter, Row, Session, Tombstone, Watch
@@ -54,6 +55,8 @@ class Departure:
     bucket: int
     stays: bool = False
     """It does not go: nobody needs to know who could go on."""
+    most: int | None = None
+    """How many names under a subtree are of interest, at least."""
 
 
 class DepartureAnswer(NamedTuple):
@@ -93,6 +96,22 @@ class Affected(NamedTuple):
     """Names of lines that may go on once a claim like this is gone. Answer: `tuple[str, ...]`."""
 
     claim: Claim
+    most: int | None = None
+    """How many names under a subtree are of interest, at least."""
+
+
+class AffectedBelow(NamedTuple):
+    """Names under a subtree claim on which claims wait that came after a number. Answer: `BelowAnswer`."""
+
+    claim: Claim
+    after: int
+    most: int
+
+
+class BelowAnswer(NamedTuple):
+    names: tuple[str, ...]
+    next: int | None
+    """After which number more of them come; None if these are all."""
 
 
 class Permits(NamedTuple):
@@ -149,21 +168,34 @@ class Busy(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Every live claim that can conflict with one like this, and those of its own name. Answer: `tuple[Row, ...]`.
+    """Every live claim that can conflict with one like this, and those of its own name.
 
-    Where none of them is shared or covers a subtree, those in line may be left out that wait for nothing else: whoever
-    comes after such a one waits for those before it anyway. So may what is held by an owner that waits for nothing:
-    nobody waits for that for ever. But all that `home` has is told, which is about to wait.
+    Answer: `tuple[Row, ...] | None`; None may stand for more than `most`.
+
+    A store may leave out what adds nothing to the search for a cycle:
+
+    - What is held by an owner that waits for nothing: it is released some time. All that `home` has is needed, because
+      that owner is about to wait.
+    - Waiting claims on this name, which cover no subtree, of owners that wait for nothing else. A later exclusive claim
+      waits for all that they wait for. A shared claim waits for the earlier exclusive ones; the last of these before
+      `before` is needed.
+    - The same under a subtree claim that is exclusive.
     """
 
     claim: Claim
     home: str = ""
+    before: float = inf
+    most: int | None = None
 
 
 class WaitingOf(NamedTuple):
-    """Every live claim in line of these owners. Answer: `tuple[Row, ...]`."""
+    """Every live claim in line of these owners.
+
+    Answer: `tuple[Row, ...] | None`; None may stand for more than `most`.
+    """
 
     owners: tuple[str, ...]
+    most: int | None = None
 
 
 class Sessions(NamedTuple):
@@ -173,9 +205,14 @@ class Sessions(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """What a heartbeat needs. Answer: `BeatAnswer`."""
+    """What a heartbeat needs. Answer: `BeatAnswer`.
+
+    Of the tombstones, those with ids after `after` matter, the first `most + 1` by their ids, and no withdrawn ones.
+    """
 
     session: str
+    after: str = ""
+    most: int | None = None
 
 
 class BeatAnswer(NamedTuple):
@@ -214,6 +251,11 @@ class OnName(NamedTuple):
     name: str
     holding: bool = False
     """Those in line may be left out."""
+    order: int | None = None
+    """Only those of this order are of interest."""
+    after: tuple[int, str] = (-1, "")
+    """Only those after this order and id are of interest, the first `most` of them."""
+    most: int | None = None
 
 
 class Under(NamedTuple):
@@ -288,5 +330,5 @@ class MailboxAnswer(NamedTuple):
 Question = (
     Scene | Departure | Blocker | NextWaiting | Affected | Permits | Held | Position | Busy | Line | WaitingOf
     | Sessions | Beat | SessionRows | Dead | NextDeath | OnName | Under | RowById | CellNow | Counter | Watched
-    | Watchers | Mailbox
+    | Watchers | Mailbox | AffectedBelow
 )  # fmt: skip

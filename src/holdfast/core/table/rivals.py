@@ -73,7 +73,7 @@ class Rivals:
             return self.across(claim, INFINITY, alive) if "/" in claim.name else None
         return self.paths.permit((claim.kind, claim.name), alive) if claim.subtree else None
 
-    def affected(self, claim: Claim, after: float, alive: Alive) -> tuple[str, ...]:
+    def affected(self, claim: Claim, after: float, alive: Alive, most: int | None = None) -> tuple[str, ...]:
         """Names of lines with somebody in them that a claim like this can hold up; `after` is when it came, or -1."""
         line = self.lines.get((claim.kind, claim.name))
         found = [claim.name] if line is not None and line.queue else []
@@ -82,11 +82,14 @@ class Rivals:
             if above is not None and above.covering and above.covering.queue:
                 found.append(path)
         if claim.subtree and self.paths.crowded((claim.kind, claim.name)):
-            found += self._affected_below(claim, after, alive)
+            found += self.affected_below(claim, after, alive, most)[0]
         return tuple(sorted(found))
 
-    def _affected_below(self, claim: Claim, after: float, alive: Alive) -> set[str]:
-        """Those under a subtree claim that came after it, and before the next one that holds them up as it did."""
+    def affected_below(self, claim: Claim, after: float, alive: Alive, most: int | None) -> tuple[set[str], int | None]:
+        """Those under a subtree claim that came after it, and before the next one that holds them up as it did.
+
+        At most about `most` of them; then the second value is the number after which there are more.
+        """
 
         def other(row: Row) -> bool:
             return row.claim.id != claim.id and alive(row)
@@ -97,7 +100,9 @@ class Rivals:
 
         key = (claim.kind, claim.name)
         covering = self.covering(claim.kind, (*names.ancestors(claim.name), claim.name))
-        found = self.paths.waited_for(key, "exclusive", after, next_one(shared=False))
-        if claim.mode == "shared" and after >= 0:
-            return found
-        return found | self.paths.waited_for(key, "shared", after, next_one(shared=True))
+        writers, last = self.paths.waited_for(key, "exclusive", after, next_one(shared=False), most)
+        if claim.mode == "shared" and after >= 0 and most is None:
+            return writers, last
+        readers, other_last = self.paths.waited_for(key, "shared", after, next_one(shared=True), most)
+        lasts = [number for number in (last, other_last) if number is not None]
+        return writers | readers, min(lasts, default=None)

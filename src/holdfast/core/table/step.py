@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, TypeVar
+from math import inf
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core import names
 from holdfast.core.table import questions as ask
 from holdfast.core.table.changes import Change, PutCounter, PutLetter, PutRow
-from holdfast.core.table.commands import GRANTED, LETTER, Notice
+from holdfast.core.table.commands import GRANTED, LETTER, Notice, PassOn, PassOnBelow
 from holdfast.core.table.rows import Letter, Row, Session
 from holdfast.errors import EngineUnavailable
 from holdfast.model import MAX_TOKEN, EventType, LockEvent
@@ -25,15 +26,39 @@ MOST_LETTERS = 10_000
 """A watch that has not fetched this many events gets no more: it is told that it fell behind."""
 
 
+COST_OF_A_LETTER = 3
+"""What an event costs per watch that hears of it, in the unit of a question."""
+
+
+class Bounds(NamedTuple):
+    """How much one step may do. What a step leaves over is in `Step.rest`, for later steps."""
+
+    work: float = inf
+    """Claims that it grants or removes for others than its asker; four events for watches count like one claim."""
+    names: int | None = None
+    """Names under a subtree that it looks at, to pass locks on. None: all."""
+    search: int = 20_000
+    """Claims that a search for a deadlock looks at. A claim that would need more is refused."""
+
+
+UNBOUNDED = Bounds()
+
+
 class Step:
     """What one command may use and has to leave behind."""
 
-    __slots__ = ("buckets", "changes", "last", "notices", "now", "wall", "watched")
+    __slots__ = ("bounds", "buckets", "changes", "cost", "last", "left", "notices", "now", "rest", "wall", "watched")
 
-    def __init__(self, now: float, wall: float, buckets: int) -> None:
-        self.now, self.wall, self.buckets = now, wall, buckets
+    def __init__(self, now: float, wall: float, buckets: int, bounds: Bounds = UNBOUNDED) -> None:
+        self.now, self.wall, self.buckets, self.bounds = now, wall, buckets, bounds
         self.changes: list[Change] = []
         self.notices: list[Notice] = []
+        self.rest: list[PassOn | PassOnBelow] = []
+        """Commands that finish what the bounds did not allow in this step."""
+        self.left = bounds.work
+        """How much of its work is left."""
+        self.cost = 0
+        """What it did beside its questions, in the unit of a question."""
         self.last: dict[int, int] = {}
         self.watched = False
 
@@ -72,6 +97,7 @@ class Step:
         )
         self.changes.append(PutRow(granted))
         self.notices.append(Notice(row.claim.session, row.claim.id, GRANTED))
+        self.left -= 1
         return granted
 
     def tell(self, kind: EventType, row: Row, detail: str = "") -> Asking[None]:
@@ -95,6 +121,8 @@ class Step:
     def post(self, event: LockEvent) -> Asking[None]:
         """Put an event into the mailbox of every watch that wants it."""
         watchers: tuple[ask.WatcherAnswer, ...] = yield ask.Watchers(event.kind, event.name)
+        self.left -= len(watchers) / 4
+        self.cost += COST_OF_A_LETTER * len(watchers)
         for watch, last, pending in watchers:
             if pending <= MOST_LETTERS:
                 self.changes.append(PutLetter(Letter(watch.session, watch.id, last + 1, event)))

@@ -52,7 +52,7 @@ def describe(step: Step, kind: str, name: str, rows: Iterable[Row], sessions: di
 
 def subscribe(step: Step, command: Subscribe) -> Asking[Done | SessionOver]:
     """Collect events from now on."""
-    answer: ask.BeatAnswer = yield ask.Beat(command.session)
+    answer: ask.BeatAnswer = yield ask.Beat(command.session, most=0)
     if not step.alive(answer.session):
         return SessionOver()
     step.changes.append(PutWatch(Watch(command.session, command.id, command.kind, command.prefix)))

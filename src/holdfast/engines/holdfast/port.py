@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from hiredis import ReplyError
@@ -97,6 +98,10 @@ class Port:
             return DONE  # the server clears away the dead by itself
         if isinstance(command, cmd.List):
             return await self._list(command, until)
+        if isinstance(command, cmd.Break):
+            return await self._break(command, until)
+        if isinstance(command, cmd.Renew):
+            return await self._renew(command, until)
         if isinstance(command, cmd.Look):
             handed = self.desk.handed.pop(command.claim.id, None)
             if handed is not None:
@@ -123,6 +128,34 @@ class Port:
                 return tuple(found)
             # A limit for an answer, not for as many as there are.
             until = self.desk.now() + patience
+
+    async def _break(self, command: cmd.Break, until: float) -> cmd.BreakUnderWay:
+        """All parts of a break. What a part has broken stays broken if a later one fails."""
+        found: tuple[str, ...] = ()
+        cursor: bytes | None = None
+        patience = until - self.desk.now()
+        while True:
+            try:
+                claims, cursor = await self._carry(words.breaking(command, cursor), until)
+            except EngineUnavailable as error:
+                if found and error.outcome == "not done":
+                    raise self._unavailable(error.problem, sent=True) from error
+                raise
+            found += claims
+            if cursor is None:
+                return cmd.BreakUnderWay(found)
+            until = self.desk.now() + patience
+
+    async def _renew(self, command: cmd.Renew, until: float) -> cmd.Renewed | cmd.SessionOver:
+        """A heartbeat, and as many more as it takes to hear of all claims that are gone."""
+        reply: cmd.Renewed | cmd.SessionOver = await self._carry(words.ENCODERS[cmd.Renew](command), until)
+        gone: tuple[tuple[str, str], ...] = ()
+        while isinstance(reply, cmd.Renewed):
+            gone += reply.gone
+            if not reply.more:
+                return replace(reply, gone=gone)
+            reply = await self._carry(words.ENCODERS[cmd.Renew](cmd.Renew(command.session, gone[-1][0])), until)
+        return reply
 
     async def _carry(self, request: words.Request | words.Step, until: float) -> Any:
         """What a request is answered. Goes on trying while it may and there is time."""

@@ -111,14 +111,15 @@ def opened(reply: Any) -> cmd.Opened | cmd.SessionOver:
 
 
 def _renew(command: cmd.Renew) -> Request:
-    return Request(told("HF.RENEW", command.session), renewed, command.session)
+    rest = ("AFTER", command.after) if command.after else ()
+    return Request(told("HF.RENEW", command.session, *rest), renewed, command.session)
 
 
 def renewed(reply: Any) -> cmd.Renewed | cmd.SessionOver:
     if reply[0] == b"over":
         return cmd.SessionOver()
     gone = tuple((claim.decode(), reason.decode()) for claim, reason in reply[3])
-    return cmd.Renewed(reply[1] / 1000, gone, seconds(reply[2]))
+    return cmd.Renewed(reply[1] / 1000, gone, seconds(reply[2]), more=bool(reply[4]))
 
 
 def _close(command: cmd.Close) -> Request:
@@ -269,14 +270,19 @@ def page(reply: Any) -> tuple[tuple[LockInfo, ...], bytes | None]:
     return tuple(lock(each) for each in reply[2]), reply[3]
 
 
-def _break(command: cmd.Break) -> Request:
-    flags = ("FORCE",) if command.force else ()
+def breaking(command: cmd.Break, cursor: bytes | None) -> Request:
+    """A part of a break, after what the last part ended with."""
+    flags: tuple[Part, ...] = ("FORCE",) if command.force else ()
+    if cursor is not None:
+        flags += ("CURSOR", cursor)
     # A repeat would break whoever came next.
     return Request(told("HF.BREAK", command.name, "KIND", command.kind, *flags), broken, repeats=False)
 
 
-def broken(reply: Any) -> cmd.BreakUnderWay:
-    return cmd.BreakUnderWay(tuple(claim.decode() for claim in reply))
+def broken(reply: Any) -> tuple[tuple[str, ...], bytes | None]:
+    """Claims that were told to go, and where to go on; None after the last."""
+    cursor = reply.pop()[1] if reply and isinstance(reply[-1], list) else None
+    return tuple(claim.decode() for claim in reply), cursor
 
 
 def _watch(command: cmd.Subscribe) -> Request:
@@ -388,7 +394,6 @@ ENCODERS: dict[type, Callable[[Any], Request | Step]] = {
     cmd.Leave: _leave,
     cmd.HandOver: _hand_over,
     cmd.Adopt: _adopt,
-    cmd.Break: _break,
     cmd.Inspect: _inspect,
     cmd.CellGet: _cell_get,
     cmd.CellSet: _cell_set,
