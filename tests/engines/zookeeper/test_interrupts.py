@@ -22,12 +22,15 @@ MOST_STEPS = 2_000
 
 
 def interrupted_at(step: int, work: Callable[[], object]) -> bool:
-    """Run `work` and interrupt it at its n-th call or return, of Python or of C; whether it came so far."""
+    """Run `work` and interrupt it where Python hears signals: as a function begins, and after a call of C.
+
+    At the n-th such moment; whether it came so far.
+    """
     left, here = step, sys._getframe()
 
     def profile(frame: FrameType, what: str, _: Any) -> None:
         nonlocal left
-        if frame.f_code is here.f_code:
+        if frame.f_code is here.f_code or what not in ("call", "c_return"):
             return
         left -= 1
         if left == 0:
@@ -41,7 +44,7 @@ def interrupted_at(step: int, work: Callable[[], object]) -> bool:
         return True
     finally:
         sys.setprofile(None)
-    return False
+    return left <= 0  # where nobody could hear of it
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -75,5 +78,20 @@ def test_no_interrupt_of_a_caller_stops_the_thread_that_shares_a_flag_of_kazoo(f
         assert not thread.is_alive(), f"step {step}"
         if not came_so_far:
             assert type(verbs.bell) is type(shared)
+            return
+    pytest.fail("it never ended")
+
+
+def test_no_interrupt_of_a_caller_keeps_the_next_one_from_waking_the_connections_thread() -> None:
+    engine = ZooKeeperEngine(parse("zookeeper://127.0.0.1:1"), "holdfast")
+    for step in range(1, MOST_STEPS):
+        connection = Link(engine.place, 1.0, beats=False).kazoo._connection
+        reader, connection._write_sock = connection.handler.create_socket_pair()
+        came_so_far = interrupted_at(step, connection.wake)
+        connection.wake()
+        assert reader.recv(10), f"step {step}"
+        for end in (reader, connection._write_sock):
+            end.close()
+        if not came_so_far:
             return
     pytest.fail("it never ended")
