@@ -70,6 +70,33 @@ def proxied(redis_server: RedisServer) -> Iterator[tuple[RedisFence, Proxy]]:
         yield RedisFence(client), proxy
 
 
+def test_a_command_that_fails_does_not_use_up_what_may_be_done_once(fence: RedisFence, client: Any, name: str) -> None:
+    client.set(name, "no list")
+    fence.set(f"{name}/other", "1", 16, resource=name)
+    for _ in range(2):
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            fence.execute("LPUSH", [name], ["x"], 17, resource=name, once=True)
+    # The token has been seen all the same.
+    with pytest.raises(StaleToken):
+        fence.set(f"{name}/other", "2", 16, resource=name)
+    client.delete(name)
+    assert fence.execute("LPUSH", [name], ["x"], 17, resource=name, once=True) == 1
+
+    with pytest.raises(StaleToken):
+        fence.execute("LPUSH", [name], ["x"], 17, resource=name, once=True)
+    assert client.llen(name) == 1
+
+
+def test_a_plain_write_uses_up_what_a_failed_one_has_left(fence: RedisFence, client: Any, name: str) -> None:
+    client.set(name, "no list")
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        fence.execute("LPUSH", [name], ["x"], 17, resource=name, once=True)
+    fence.set(name, "plain", 17, resource=name)
+
+    with pytest.raises(StaleToken):
+        fence.set(name, "once", 17, resource=name, once=True)
+
+
 def test_a_write_once_that_the_client_repeats_is_not_said_to_be_stale(
     proxied: tuple[RedisFence, Proxy], client: Any, name: str
 ) -> None:

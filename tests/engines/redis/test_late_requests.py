@@ -181,3 +181,32 @@ def test_whoever_a_release_has_made_the_holder_hears_of_it_though_the_rest_fails
         waiter.join(PATIENCE)
 
         assert order == ["told", "left"]
+
+
+def test_a_refusal_that_cannot_be_made_sure_of_is_not_told_as_not_done(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first sending may arrive after all; nothing could be sent that keeps it from that."""
+    with holdfast.connect(url) as rival, holdfast.connect(url) as locks, rival.lock("k"):
+        verbs: Any = locks._core.verbs
+        locks.lock("warm").acquire().release()
+        call, leave = verbs.io.call, verbs.leave
+
+        async def sent_twice(request: Any, until: float) -> Any:
+            request.sent_twice = True
+            return await call(request, until)
+
+        async def not_sent(*_: object) -> None:
+            monkeypatch.setattr(verbs, "leave", leave)
+            raise holdfast.EngineUnavailable(url, "it is gone", "not done")
+
+        monkeypatch.setattr(verbs.io, "call", sent_twice)
+        monkeypatch.setattr(verbs, "leave", not_sent)
+        try:
+            with pytest.raises(holdfast.EngineUnavailable) as error:
+                locks.lock("k").try_acquire()
+        finally:
+            monkeypatch.undo()
+        assert error.value.outcome == "unknown"
+        # Withdrawn all the same, with a note for the one that may arrive.
+        eventually(lambda: not verbs._ledger.twice, "the claim was not withdrawn")

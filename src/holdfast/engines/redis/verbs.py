@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core.names import matches
 from holdfast.core.table.commands import (
@@ -28,6 +29,7 @@ from holdfast.runtime.io import Io, Signal
 if TYPE_CHECKING:
     from holdfast.engines.redis.engine import RedisEngine
 
+T = TypeVar("T")
 CLAIMS_A_REQUEST = 1_000
 """How many claims one request of a heartbeat keeps alive."""
 ROWS_A_STEP = 256
@@ -43,6 +45,14 @@ MISSING = "Redis no longer has this grant: it was evicted, flushed, or lost with
 def milliseconds(seconds: float | None) -> int:
     """Whole milliseconds, never 0 for something: half of one counts."""
     return 0 if seconds is None else ceil(seconds * 1000)
+
+
+async def further(call: Coroutine[Any, Any, T]) -> T:
+    """A call of a verb that has sent something before: "not done" may be true of the call, and not of the verb."""
+    try:
+        return await call
+    except EngineUnavailable as error:
+        raise EngineUnavailable(error.engine, error.problem, "unknown") from error
 
 
 class RedisVerbs:
@@ -99,7 +109,8 @@ class RedisVerbs:
             part = claims[first : first + CLAIMS_A_REQUEST]
             last = first + CLAIMS_A_REQUEST >= len(claims)
             flat = [word for claim in part for word in claim]
-            reply = await self._run("renew", until, session, int(last), *flat)
+            beat = self._run("renew", until, session, int(last), *flat)
+            reply = await (further(beat) if first else beat)
             if reply[0] == b"over":
                 return SessionOver()
             texts = [text.decode() for text in reply[2]]
@@ -144,7 +155,7 @@ class RedisVerbs:
         standing = self._stands(claim, lock, replies.standing(reply))
         if request.sent_twice and not isinstance(standing, Granted | Place | SessionOver):
             # Nobody gives back what was refused.
-            await self.leave(claim, True, until)
+            await further(self.leave(claim, True, until))
         return standing
 
     def _stands(self, claim: Claim, lock: str, standing: replies.Standing) -> Any:
@@ -185,7 +196,7 @@ class RedisVerbs:
         elif reply == 2:
             self.engine.missed()
         if id_ in self._ledger.twice:
-            await self.leave(claim, True, until)
+            await further(self.leave(claim, True, until))
         return Gone(reply[1].decode()) if isinstance(reply, list) else DONE
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:

@@ -15,7 +15,7 @@ from holdfast.core.names import matches
 from holdfast.core.table.commands import BreakUnderWay, Done, Opened, Renewed, SessionOver
 from holdfast.core.table.rows import WITHDRAWN, Session
 from holdfast.engines.narrow import NarrowVerbs
-from holdfast.engines.redis.verbs import CLAIMS_A_REQUEST, milliseconds, script
+from holdfast.engines.redis.verbs import CLAIMS_A_REQUEST, further, milliseconds, script
 from holdfast.engines.redlock.ledger import Debt
 from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
 from holdfast.engines.redlock.tail import Tail
@@ -102,8 +102,9 @@ class RedlockVerbs(NarrowVerbs):
         claims = list(self._ledger.beat(began).items())
         gone: list[tuple[str, str]] = []
         undecided: list[str] = []
-        for part in portions(claims):
-            lost, open_ = await self._extend(part, until)
+        for number, part in enumerate(portions(claims)):
+            kept = self._extend(part, until)
+            lost, open_ = await (further(kept) if number else kept)
             gone += lost
             undecided += open_
         if not claims:
