@@ -6,6 +6,7 @@ each of them. A run without a fault counts them; then each of them gets its turn
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import sys
@@ -33,16 +34,22 @@ class Moments:
     def __init__(self, chosen: int | None, error: type[BaseException]) -> None:
         self.chosen, self.error = chosen, error
         self.seen = 0
+        self._hook = self._event
         self.where = ""
         """Where it was raised."""
 
     def run(self, work: Callable[[], Any]) -> Any:
         """Call `work` with the fault armed."""
-        sys.setprofile(self._event)
+        # The garbage collector calls functions of other tools, which would only print what is raised in them.
+        collects = gc.isenabled()
+        gc.disable()
+        sys.setprofile(self._hook)
         try:
             return work()
         finally:
             sys.setprofile(None)
+            if collects:
+                gc.enable()
 
     def _event(self, frame: FrameType, event: str, argument: object) -> None:
         if event not in AFTER_C and (event != "call" or goes_on(frame)):
@@ -55,7 +62,7 @@ class Moments:
             return
         at, self.seen = self.seen, self.seen + 1
         if at == self.chosen:
-            sys.setprofile(None)
+            # What it raises switches the profiler off.
             code = frame.f_code
             what = f"after {getattr(argument, '__qualname__', argument)}" if event != "call" else "entry"
             self.where = f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}, {what}"
