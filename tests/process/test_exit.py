@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -129,3 +130,34 @@ async def test_the_body_of_a_stalled_loop_is_cancelled_when_it_turns_again(url: 
 
         with pytest.raises(holdfast.LockLost):
             await stall()
+
+
+DAEMONS = """
+import sys, threading, time, holdfast
+locks = holdfast.connect(sys.argv[1])
+def hold():
+    with locks.lock("held"):
+        time.sleep(100)
+def wait():
+    locks.lock("held").acquire()
+def churn(number):
+    while True:
+        with locks.lock(f"churned-{number % 3}"):
+            pass
+def watch():
+    for event in locks.watch():
+        pass
+for work, *arguments in [(hold,), (wait,), (watch,), *((churn, number) for number in range(6))]:
+    threading.Thread(target=work, args=arguments, daemon=True).start()
+while not locks.inspect("held").waiters:
+    time.sleep(0.01)
+"""
+
+
+def test_daemon_threads_that_use_a_client_end_with_the_process_and_without_a_word(url: str) -> None:
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", DAEMONS, url], capture_output=True, text=True, timeout=60)
+
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with holdfast.connect(url) as locks:
+        assert locks.list() == []

@@ -68,7 +68,7 @@ class Client:
         patience = engine.patience if isinstance(engine, PatientEngine) else 0.0
         self.call_limit = max(1.0, min(ttl, LONGEST_CALL), patience)
         """For how long one request may go unanswered."""
-        self.closed = self._ended = False
+        self.closed = self._ended = self.exiting = False
         self.unclosed = ""
         """The session that is over here, and has still to be ended at the engine."""
         self.fronts: weakref.WeakSet[Front] = weakref.WeakSet()
@@ -153,8 +153,16 @@ class Client:
         if session.over is None:
             self.start_keeper().end(session, reply.reason or RAN_OUT)
 
+    def stay_at_exit(self) -> None:
+        """Keep a daemon thread from going on while the process ends: what it held is released, and nothing is wrong."""
+        if self.exiting and threading.current_thread() is not threading.main_thread():
+            forever = threading.Lock()
+            forever.acquire()
+            forever.acquire()
+
     def check_open(self) -> None:
         if self.closed:
+            self.stay_at_exit()
             raise HoldfastError(f"{self} was closed")
 
     def start_keeper(self) -> Keeper:
@@ -284,7 +292,7 @@ class Client:
         session, keeper = self.session, self.keeper
         if self.closed or keeper is None or session is None or session.over is not None:
             return
-        self.closed = True
+        self.closed = self.exiting = True
         for hold in session.end("the process ended"):
             hold.released = True
         try:

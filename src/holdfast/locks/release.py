@@ -22,6 +22,7 @@ async def release(client: Client, entry: Entry, by: float = inf) -> None:
     unsettled = client.unsettled
     unsettled.begin(entry)
     try:
+        client.stay_at_exit()
         last = hold.let_go(entry)
         if hold.reason is not None:
             raise LockLost(hold.claim.name, hold.token, hold.reason)
@@ -48,6 +49,7 @@ async def release(client: Client, entry: Entry, by: float = inf) -> None:
     hold.session.forget(hold.claim.id)
     unsettled.end(entry)
     if isinstance(reply, Gone) and not hold.withdrawn:
+        client.stay_at_exit()
         entry.released = hold.released = False
         hold.lose(reply.reason)
         hold.released = True
