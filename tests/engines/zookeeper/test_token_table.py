@@ -118,7 +118,7 @@ def _works(locks: holdfast.Client) -> bool:
 
 
 def test_tokens_that_run_out_are_set_aside_anew(url: str) -> None:
-    """As after a million writes of the ensemble that no heartbeat has seen."""
+    """As after very many writes of the ensemble that no heartbeat has seen."""
     with holdfast.connect(url) as locks:
         with locks.lock("k") as grant:
             before = grant.token

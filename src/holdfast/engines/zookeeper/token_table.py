@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 EPOCH_BITS = 32
-ROOM = 2**20
-"""How many tokens are set aside at once: what an election costs. As microseconds they are a second."""
+ROOM = 2**18
+"""How many tokens are set aside at once: what an election costs. As microseconds they are a quarter of a second."""
 
 
 class Epoch(NamedTuple):
