@@ -215,6 +215,8 @@ def test_a_pool_of_connections_is_given_back_what_a_check_took(postgres_server: 
     Postgres(postgres_server.url).create()
     with ConnectionPool(postgres_server.url, min_size=1, max_size=1, timeout=5.0, open=True) as pool:
         judged_by(SqlStore(pool.connection), name)
+        # Several checks with one connection: each has to give it back.
+        judged_by(SqlStore(pool.getconn), f"{name}:getconn")
 
 
 def test_a_pool_of_sqlalchemy_will_do(database: SqlDatabase, name: str) -> None:

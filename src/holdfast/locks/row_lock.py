@@ -16,6 +16,8 @@ from holdfast.model import Link
 
 LONGEST_ROW_WAIT = 2_147_483.0
 """PostgreSQL counts `lock_timeout` in milliseconds, in 31 bits."""
+_IDLE = 0
+"""What psycopg and psycopg2 call a connection that is in no transaction."""
 _SAVEPOINT = "holdfast_row_lock"
 _NOT_AVAILABLE, _DEADLOCK = "55P03", "40P01"
 
@@ -81,14 +83,15 @@ async def _set_limit(connection: Any, value: str) -> None:
 
 def _check_transaction(connection: Any) -> None:
     status = getattr(getattr(connection, "info", None), "transaction_status", None)
-    if getattr(connection, "autocommit", False) is True and status is not None and status.name == "IDLE":
+    if getattr(connection, "autocommit", False) is True and status == _IDLE:
         raise InvalidRequest(
             "connection", connection, "a row's lock ends with its transaction, and autocommit has none: begin one first"
         )
 
 
 def _translated(error: Exception, name: str, waited: float) -> Exception:
-    state = getattr(error, "sqlstate", None) or getattr(getattr(error, "orig", None), "sqlstate", None)
+    cause = getattr(error, "orig", None) or error
+    state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
     if state == _NOT_AVAILABLE:
         return NotAcquired(name, waited)
     if state == _DEADLOCK:

@@ -334,3 +334,21 @@ def test_everything_is_free_when_the_client_is_closed(connect: Connect) -> None:
 
         # At once: a server process lets go some time after its connection was closed, unless somebody waits for that.
         rival.lock_all(*(grant.name for grant in reversed(grants)), wait=0).acquire().release()
+
+
+def test_an_answer_that_does_not_come_leaves_the_outcome_open_until_its_server_process_is_gone(
+    connect: Connect, database: Database
+) -> None:
+    locks, rival = connect(ttl=60), connect(ttl=60)
+    with locks.lock("warm"):
+        (holder,) = locks.inspect("warm").holders  # the connection is used again
+    os.kill(holder.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(holdfast.EngineUnavailable) as failed:
+            locks.lock("k").acquire(wait=0.0)
+    finally:
+        os.kill(holder.pid, signal.SIGCONT)
+    assert failed.value.outcome == "unknown"
+    with rival.lock("k", wait=30.0):
+        there = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
+        eventually(lambda: database.execute(there, (holder.pid,)).fetchone() is None)

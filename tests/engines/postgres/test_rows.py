@@ -7,6 +7,8 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from importlib import import_module
 from typing import Any
 
 import psycopg
@@ -205,3 +207,21 @@ def test_it_works_on_sqlite_too() -> None:
 
     assert optimistic.update(session, "t", 1, lambda row: {"n": row["n"] + 1}) == {"id": 1, "n": 11, "version": 2}
     session.close()
+
+
+def test_psycopg2_is_as_good_for_a_row_lock(
+    locks: holdfast.Client, open_session: Callable[[], Session], server: PostgresServer, schema: str
+) -> None:
+    psycopg2: Any = import_module("psycopg2")
+    mine = open_session()
+    with closing(psycopg2.connect(server.url)) as other:
+        assert locks.row_lock(mine, schema, 7) is not None
+        with pytest.raises(holdfast.NotAcquired):
+            locks.row_lock(other, schema, 7, nowait=True)
+        with pytest.raises(holdfast.NotAcquired):
+            locks.row_lock(other, schema, 7, wait=0.05)
+        assert locks.row_lock(other, schema, 8) == {"id": 8, "balance": 100, "version": 1}
+        other.rollback()
+        other.autocommit = True
+        with pytest.raises(holdfast.InvalidRequest, match="begin one first"):
+            locks.row_lock(other, schema, 8)

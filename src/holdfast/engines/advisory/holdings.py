@@ -73,6 +73,8 @@ class Holdings:
         """Every open connection, and whose it is. All of them are watched: to begin to watch one costs a wake-up."""
         self.lost: dict[str, str] = {}
         """Claims whose connection went away, until the keeper has heard of it."""
+        self.doomed: dict[str, int] = {}
+        """Claims whose connection was given up without an answer, and the server process that may hold them still."""
         self.bell: AdvisoryBell | None = None
         self.closing = False
         """Whether the session is ending: whoever waits and sees its connection break must not begin to wait anew."""

@@ -158,7 +158,13 @@ class AdvisoryVerbs(NarrowVerbs):
                 return await self._place(taken, until) if isinstance(standing, Place) else standing
             except WireLost as error:
                 self.holdings.forget(taken)
-                if fresh or error.late or self.holdings.closing:
+                if error.late:
+                    # The server process may take it yet, and hold it until it sees that its client is gone. A pooling
+                    # proxy sees to that by itself, and may have given the process to another client by then.
+                    if bound.wire.direct:
+                        self.holdings.doomed[claim.id] = bound.wire.server_pid
+                    raise lost(self.address, error, committing=True) from error
+                if fresh or self.holdings.closing:
                     raise lost(self.address, error, committing=False) from error
                 # Nothing can be held on a connection that is gone. What its owner held there is lost, and said to be.
                 self._drop_idle()
@@ -246,8 +252,22 @@ class AdvisoryVerbs(NarrowVerbs):
             await self._give(taken, until)
         else:
             await self._reap()
+        if claim.id in self.holdings.doomed:
+            await self._end_process(self.holdings.doomed[claim.id], until)
+            self.holdings.doomed.pop(claim.id, None)
         self.holdings.lost.pop(claim.id, None)
         return Done()
+
+    async def _end_process(self, pid: int, until: float) -> None:
+        """End a server process whose connection was given up, and wait for its end; EngineUnavailable otherwise."""
+        ask = (
+            f"SELECT coalesce(json_agg(pg_terminate_backend(pid)), '[]') FROM pg_stat_activity WHERE pid = {pid}"
+            f" AND application_name = current_setting('application_name') AND usename = session_user"
+        )
+        while await self._ask(ask, until):
+            if clock.now() >= until:
+                raise lost(self.address, f"the server process {pid} has not ended yet", committing=True)
+            await self.connections.sockets.pause(0.02)
 
     async def _give(self, taken: Taken, until: float) -> bool:
         """Unlock, or stop waiting; whether it was held."""

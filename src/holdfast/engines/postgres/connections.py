@@ -226,7 +226,8 @@ class Connections:
             raise EngineUnavailable(self.address.shown, f"the database's encoding is {encoding}, not UTF8", "not done")
         # Nothing is set before this is known: a proxy could give the server process to another client afterwards.
         (wire.server_pid,) = await wire.send([proxy.PID], until)
-        if wire.server_pid != wire.backend_pid:
+        wire.direct = wire.server_pid == wire.backend_pid
+        if not wire.direct:
             again, ready = self.schema.proxy_checked, self.sockets.ready
             await proxy.refuse_transaction_pooling(self.address, wire, ready, until, again)
             self.schema.proxy_checked = True

@@ -103,6 +103,8 @@ class Wire:
         """Of its socket, as long as it is alive; of none, or another one, after that."""
         self.place = place
         """Which of the hosts it leads to."""
+        self.direct = False
+        """Whether no pooling proxy stands in between."""
         self.server_pid = 0
         """The server process that answers."""
         self.checked_at = 0.0
