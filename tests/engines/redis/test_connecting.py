@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from contextlib import suppress
 
 import pytest
 import redis as redis_py
@@ -15,7 +17,7 @@ from holdfast.runtime import clock
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import Api
-from tests.conformance.stage import Stage
+from tests.conformance.stage import Stage, eventually
 from tests.engines.redis.conftest import SUBJECT
 
 
@@ -34,6 +36,26 @@ async def test_who_has_more_time_to_connect_is_not_failed_by_who_has_less(server
 
     assert stream.problem is None
     port.close()
+
+
+async def test_a_connection_that_fails_after_its_callers_have_gone_prints_nothing(server: RedisServer) -> None:
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+
+    async def give_up() -> None:
+        engine = RedisEngine(parse(f"redis://127.0.0.1:{server.port}/1"), "test")
+        port = RespAsyncioPort("test", engine.route, asyncio.get_running_loop())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(port._connected(clock.now() + 0.3), 0.05)
+        await eventually(lambda: port._connecting is None)
+        port.close()
+
+    with redis_py.Redis(port=server.port) as operator:
+        operator.client_pause(1500)
+        await give_up()
+    gc.collect()
+
+    assert told == []
 
 
 @pytest.mark.parametrize("after", [0, 3])

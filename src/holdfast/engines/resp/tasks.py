@@ -402,8 +402,11 @@ class RespAsyncioPort:
             if error is not None:
                 raise error
 
-    def _connected_now(self, _: asyncio.Task[None]) -> None:
+    def _connected_now(self, task: asyncio.Task[None]) -> None:
         self._connecting = None
+        if not task.cancelled():
+            # Those that wanted the connection may have had less time, and are gone: asyncio would print the error.
+            task.exception()
 
     async def _connect(self, until: float) -> None:
         tried: dict[Address, Lost] = {}
