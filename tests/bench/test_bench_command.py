@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.bench import bench
+from holdfast.cli.main import exit_code_of
 
 SHORT = ["--seconds", "0.02", "--rounds", "1", "--ttl", "5"]
 
@@ -58,11 +59,12 @@ def test_arguments_that_mean_nothing_are_refused(arguments: list[str]) -> None:
     "arguments",
     [["--ttl", "10ms", "--only", "holding"], ["--seconds", "0"], ["--against", "redis-py"], ["--against", "kazoo"]],
 )
-def test_what_cannot_be_measured_is_refused_before_anything_starts(arguments: list[str]) -> None:
-    done = CliRunner().invoke(bench, [*arguments, "--json"], catch_exceptions=False)
+def test_what_cannot_be_measured_is_refused_before_anything_starts(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code_of(["bench", *arguments, "--json"]) == 2
 
-    assert done.exit_code == 2
-    assert json.loads(done.stderr)["error"] == "InvalidRequest"
+    assert json.loads(capsys.readouterr().err)["error"] == "InvalidRequest"
 
 
 def test_durations_may_have_a_unit() -> None:
