@@ -27,15 +27,18 @@ SAMPLE = 6
 SPARE = 1.0
 """How much longer than its wait a call may take."""
 
-pytestmark = pytest.mark.filterwarnings(
-    NEVER_RAN,
-    # The grant of an interrupted call is garbage: the keeper gives it back.
-    "ignore:.* was neither released nor lost:ResourceWarning",
-    # A generator that is thrown away is entered once more, and Python only prints what is raised there.
-    "ignore:Exception ignored in. <generator object:pytest.PytestUnraisableExceptionWarning",
-    # A socket that was just being opened.
-    "ignore:unclosed <socket:ResourceWarning",
-)
+pytestmark = [
+    pytest.mark.usefixtures("garbage_is_collected"),
+    pytest.mark.filterwarnings(
+        NEVER_RAN,
+        # The grant of an interrupted call is garbage: the keeper gives it back.
+        "ignore:.* was neither released nor lost:ResourceWarning",
+        # A generator that is thrown away is entered once more, and Python only prints what is raised there.
+        "ignore:Exception ignored in. <generator object:pytest.PytestUnraisableExceptionWarning",
+        # A socket that was just being opened.
+        "ignore:unclosed <socket:ResourceWarning",
+    ),
+]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

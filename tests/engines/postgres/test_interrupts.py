@@ -30,6 +30,7 @@ LONG = 5.0
 STRIDE = 1 if os.environ.get("HOLDFAST_THOROUGH") else 7
 """Every so manieth moment gets its turn, another one for each error."""
 pytestmark = [
+    pytest.mark.usefixtures("garbage_is_collected"),
     pytest.mark.filterwarnings(NEVER_RAN),
     # To throw a generator away is an entry too, and an interrupt in there is only printed.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

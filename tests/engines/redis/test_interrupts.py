@@ -51,6 +51,7 @@ async def call(ask: Ask, word: bytes) -> Any:
     return ask(word)
 
 
+@pytest.mark.usefixtures("garbage_is_collected")
 @pytest.mark.filterwarnings(NEVER_RAN, "ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Injected])
 @pytest.mark.parametrize("connected", [True, False], ids=["connected", "new"])
