@@ -18,7 +18,7 @@ from holdfast import HoldfastError, aio
 from holdfast.locks.client import GRACE
 from holdfast.runtime.asyncio import AsyncioIo
 from holdfast.verify.proxy import Proxy
-from holdfast.verify.servers.redis import RedisServer
+from holdfast.verify.servers.redis import MANY_DATABASES, RedisServer
 
 WAIT = 0.3
 MARGIN = 1.0
@@ -66,7 +66,7 @@ def fails(grant: aio.Grant) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    with RedisServer("--databases", "1000") as server:
+    with RedisServer(*MANY_DATABASES) as server:
         yield server
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from holdfast.verify.servers.process import Server
-from holdfast.verify.servers.redis import RedisServer
+from holdfast.verify.servers.redis import MANY_DATABASES, RedisServer
 from holdfast.verify.servers.redis_deployments import RedisCluster, TlsRedis, WatchedRedis
 from tests.servers.valkey import ValkeyServer
 
@@ -27,7 +27,7 @@ def _known(start: str, servers: Sequence[Server]) -> Iterator[None]:
 @contextmanager
 def redis(_: Path) -> Iterator[Callable[[], str]]:
     """One server; a database of its own for each test."""
-    with RedisServer("--databases", "100000") as server:
+    with RedisServer(*MANY_DATABASES) as server:
         start = f"redis://127.0.0.1:{server.port}/"
         with _known(start, [server]):
             yield lambda: f"{start}{next(_numbers)}"
@@ -36,7 +36,7 @@ def redis(_: Path) -> Iterator[Callable[[], str]]:
 @contextmanager
 def valkey(_: Path) -> Iterator[Callable[[], str]]:
     """The same on Valkey."""
-    with ValkeyServer("--databases", "100000") as server:
+    with ValkeyServer(*MANY_DATABASES) as server:
         start = f"redis://127.0.0.1:{server.port}/"
         with _known(start, [server]):
             yield lambda: f"{start}{next(_numbers)}"
@@ -73,7 +73,7 @@ def cluster(_: Path) -> Iterator[Callable[[], str]]:
 def redlock(_: Path) -> Iterator[Callable[[], str]]:
     """Five servers that know nothing of each other; a database of its own for each test."""
     with ExitStack() as stack:
-        servers = [stack.enter_context(RedisServer("--databases", "100000")) for _ in range(5)]
+        servers = [stack.enter_context(RedisServer(*MANY_DATABASES)) for _ in range(5)]
         start = "redlock://" + ",".join(f"127.0.0.1:{server.port}" for server in servers) + "/"
         # Three of five are a majority.
         stack.enter_context(_known(start, servers[:3]))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis as redis_py
 
-from holdfast.verify.servers.redis import RedisServer
+from holdfast.verify.servers.redis import MANY_DATABASES, RedisServer
 from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES
 from tests.conformance.stage import Stage
@@ -20,7 +20,7 @@ SUBJECT = next(subject for subject in ENGINES if subject.name == "redis")
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[RedisServer]:
     """One server for all tests that do not harm it."""
-    with RedisServer("--databases", "100000") as server:
+    with RedisServer(*MANY_DATABASES) as server:
         yield server
 
 

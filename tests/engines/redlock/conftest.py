@@ -14,7 +14,7 @@ import redis
 
 from holdfast import EngineUnavailable
 from holdfast.verify.proxy import Proxy
-from holdfast.verify.servers.redis import RedisServer
+from holdfast.verify.servers.redis import MANY_DATABASES, RedisServer
 from tests.conformance.apis import APIS, Api, Front
 from tests.conformance.engines import ENGINES
 from tests.conformance.stage import PATIENCE, Stage
@@ -68,7 +68,7 @@ class Nodes:
 @pytest.fixture(scope="session")
 def five_servers() -> Iterator[list[RedisServer]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(RedisServer("--databases", "100000")) for _ in range(5)]
+        yield [stack.enter_context(RedisServer(*MANY_DATABASES)) for _ in range(5)]
 
 
 @pytest.fixture

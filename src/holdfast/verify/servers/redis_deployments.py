@@ -10,7 +10,7 @@ from typing import Any, Self
 import redis
 
 from holdfast.verify.servers.process import Server, find, free_port, wait_until
-from holdfast.verify.servers.redis import RedisServer
+from holdfast.verify.servers.redis import MANY_DATABASES, RedisServer
 
 
 class Sentinel(Server):
@@ -46,7 +46,7 @@ class WatchedRedis:
     """One primary with two replicas and three sentinels."""
 
     def __init__(self, down_after_ms: int = 500) -> None:
-        options = ("--databases", "100000", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+        options = (*MANY_DATABASES, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
         self.primary = RedisServer(*options)
         self.replicas = [RedisServer(*options, follows=self.primary) for _ in range(2)]
         self.sentinels = [Sentinel(self.primary, down_after_ms) for _ in range(3)]
@@ -170,7 +170,7 @@ class TlsRedis(Server):
     def command(self) -> list[str]:
         return [
             find("redis-server"), "--port", "0", "--tls-port", str(self.port), "--bind", "127.0.0.1", "--dir",
-            str(self.folder), "--save", "", "--databases", "100000", "--tls-cert-file", str(self.certificate),
+            str(self.folder), "--save", "", *MANY_DATABASES, "--tls-cert-file", str(self.certificate),
             "--tls-key-file", str(self.folder / "key.pem"), "--tls-auth-clients", "no",
             "--tls-ca-cert-file", str(self.certificate),
         ]  # fmt: skip
