@@ -245,7 +245,11 @@ class Client:
         session = self.session
         if session is not None and session.over is None:
             sent = self.io.now()
-            reply = await self.verbs.renew(session.id, min(session.deadline, self.until()))
+            try:
+                reply = await self.verbs.renew(session.id, min(session.deadline, self.until()))
+            except EngineUnavailable as error:
+                self.start_keeper().endanger(session, error)
+                raise
             self.start_keeper().answered(session, sent, reply)
             if isinstance(reply, Renewed) and reply.undecided:
                 raise EngineUnavailable(str(self), reply.undecided, "unknown")

@@ -170,6 +170,22 @@ async def test_a_heartbeat_that_gets_through_again_in_time_takes_the_danger_away
 
 
 @pytest.mark.by_turns
+async def test_a_renewal_that_the_caller_asked_for_and_that_fails_puts_the_lock_in_danger(
+    far_stage: Stage, proxy: Proxy
+) -> None:
+    """The next heartbeat of the keeper is due in 10 s."""
+    client = await client_behind(far_stage, ttl=30.0)
+    held = await client.lock("k").acquire()
+    proxy.go_down()
+    with pytest.raises(EngineUnavailable):
+        await held.renew()
+
+    assert held.in_danger
+    proxy.heal()
+    await eventually(lambda: not held.in_danger)
+
+
+@pytest.mark.by_turns
 async def test_what_was_never_sent_was_not_done(far_stage: Stage, proxy: Proxy) -> None:
     client = await client_behind(far_stage)
     cell = client.cell("c")
