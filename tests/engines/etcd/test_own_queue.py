@@ -3,145 +3,86 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import random
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from holdfast import NotAcquired, aio
-from holdfast.core.table.commands import Done, Notice
+from holdfast.core.table.commands import Done
+from holdfast.engines.etcd import line
 from holdfast.engines.etcd.batch import AT_ONCE
-from holdfast.engines.etcd.wire import RANGE, TXN
+from holdfast.engines.etcd.keys import lease_of
+from holdfast.engines.etcd.line import FEW
+from holdfast.engines.etcd.messages import message
+from holdfast.engines.etcd.outcome import VerbCall
+from holdfast.engines.etcd.wire import LEASE_REVOKE, RANGE, TXN, Request
 from holdfast.locks import acquire
 from holdfast.model import Claim, Granted, Mode, Place
 from holdfast.runtime.blocking import run
 from holdfast.verify.servers.etcd import EtcdServer
 from tests.conformance.stage import eventually
 from tests.engines.etcd.conftest import Connect
-from tests.engines.etcd.test_recipe import claim_of
+from tests.engines.random_queue import SEEDS, Member, Queue
 from tests.servers.process import wait_until
 
-SEEDS = range(int(os.environ.get("HOLDFAST_SEEDS", "6")))
 
-
-@dataclass
-class Member:
-    """One client's claims on one name, driven verb by verb."""
-
-    locks: Any
-    waiting: dict[str, Claim] = field(default_factory=dict)
-    woken: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        engine, deliver = self.locks._core.engine, self.locks._core.engine.deliver
-
-        def hear(notice: Notice) -> None:
-            self.woken.add(notice.subject)
-            deliver(notice)
-
-        engine.deliver = hear
-
-    @property
-    def verbs(self) -> Any:
-        return self.locks._core.verbs
-
-    @property
-    def until(self) -> float:
-        return float(self.verbs.io.now()) + 5.0
-
-
-class World:
-    """Who holds what, by the answers that were given."""
-
-    def __init__(self, members: list[Member], chance: random.Random) -> None:
-        self.members, self.chance = members, chance
-        self.held: dict[str, tuple[Member, Claim]] = {}
-        self.tokens: list[int] = []
-        self.served = 0
-
-    def took(self, member: Member, claim: Claim, reply: object) -> None:
-        member.waiting.pop(claim.id, None)
-        if isinstance(reply, Place):
-            member.waiting[claim.id] = claim
-            return
-        assert isinstance(reply, Granted), reply
-        others = [other.mode for _, other in self.held.values()]
-        assert not others or {claim.mode, *others} == {"shared"}, "two hold, and one of them alone"
-        if claim.mode == "exclusive":
-            assert not self.tokens or reply.token > max(self.tokens)
-        self.tokens.append(reply.token)
-        self.held[claim.id] = member, claim
-        self.served += 1
-
-    def enter(self) -> None:
-        member = self.chance.choice(self.members)
-        mode: Mode = "shared" if self.chance.random() < 0.25 else "exclusive"
-        claim = claim_of(member.locks, "k")
-        claim = replace(claim, owner=claim.id, mode=mode)
-        self.took(member, claim, run(member.verbs.enter(claim, member.until)))
-
-    def release(self) -> None:
-        if self.held:
-            member, claim = self.held.pop(self.chance.choice(sorted(self.held)))
-            assert run(member.verbs.release(claim, member.until)) == Done()
-
-    def leave(self) -> None:
-        member = self.chance.choice(self.members)
-        if member.waiting:
-            claim = member.waiting.pop(self.chance.choice(sorted(member.waiting)))
-            run(member.verbs.leave(claim, False, member.until))
-
-    def look(self) -> None:
-        """By notice, or because a waiter looks by itself."""
-        member = self.chance.choice(self.members)
-        if member.waiting:
-            claim = member.waiting[self.chance.choice(sorted(member.waiting))]
-            verb = member.verbs.look if self.chance.random() < 0.7 else member.verbs.enter
-            self.took(member, claim, run(verb(claim, member.until)))
-
-    def drain(self) -> None:
-        """Serve all that wait, by notices only."""
-        while any(member.waiting for member in self.members):
-            while self.held:
-                self.release()
-            found: list[tuple[Member, Claim]] = []
-
-            def called(found: list[tuple[Member, Claim]] = found) -> bool:
-                found[:] = [
-                    (member, claim)
-                    for member in self.members
-                    for claim in list(member.waiting.values())
-                    if claim.id in member.woken
-                ]
-                return bool(found)
-
-            wait_until(called, 10.0, "a waiter being woken")
-            for member, claim in found:
-                member.woken.discard(claim.id)
-                self.took(member, claim, run(member.verbs.look(claim, member.until)))
-
-
+@pytest.mark.parametrize("kind", ["lock", "semaphore"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_the_order_one_holds_and_every_waiter_is_woken(connect: Connect, seed: int) -> None:
-    chance = random.Random(seed)
-    members = [Member(connect(ttl=60.0)) for _ in range(1 + seed % 3)]
-    for member in members:
-        claim_of(member.locks, "k")
-    world = World(members, chance)
-    acts = [world.enter] * 5 + [world.release] * 2 + [world.leave] * 2 + [world.look] * 2
-    for _ in range(120):
-        chance.choice(acts)()
-    world.drain()
-    while world.held:
-        world.release()
+def test_whatever_the_order_one_holds_and_every_waiter_is_woken(
+    connect: Connect, seed: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "FEW", 1 if seed % 2 else FEW)
 
-    info = members[0].locks.inspect("k")
-    assert (info.holders, info.waiters) == ((), ())
-    for member in members:
+    def end_session(locks: Any) -> None:
+        core = locks._core
+        asked = message("LeaseRevokeRequest")(ID=lease_of(core.session.id))
+        run(core.verbs.call(Request(LEASE_REVOKE, asked), VerbCall(core.until())))
+
+    queue = Queue(kind, seed, lambda: Member(connect(ttl=60.0)), end_session)
+    queue.run(300)
+
+    for member in queue.members:
         assert not member.locks._core.engine.shared.ledger._queues
+
+
+def test_a_writer_behind_a_reader_that_gave_up_waits_for_the_other_readers(connect: Connect) -> None:
+    """The reader knew of the writer before it only, and not of other readers."""
+    ours, others = Member(connect(ttl=60.0)), Member(connect(ttl=60.0))
+
+    def enter(member: Member, mode: Mode = "exclusive") -> tuple[Claim, Granted | Place]:
+        claim = member.claim("lock", mode=mode)
+        return claim, run(member.verbs.enter(claim, member.until))
+
+    def look(member: Member, claim: Claim) -> Granted | Place:
+        reply: Granted | Place = run(member.verbs.look(claim, member.until))
+        return reply
+
+    def release(member: Member, claim: Claim) -> None:
+        assert run(member.verbs.release(claim, member.until)) == Done()
+
+    held = enter(ours)[0]
+    writers = [enter(ours)[0] for _ in range(FEW)]
+    other_writer = enter(others)[0]
+    other_reader = enter(others, "shared")[0]
+    reader = enter(ours, "shared")[0]
+    last = enter(ours)[0]
+    for former, following in zip([held, *writers], [*writers, None], strict=True):
+        release(ours, former)
+        assert following is None or isinstance(look(ours, following), Granted)
+    assert isinstance(look(others, other_writer), Granted)
+    ours.woken.clear()
+    release(others, other_writer)
+    assert isinstance(look(others, other_reader), Granted)
+    wait_until(lambda: reader.id in ours.woken, 10.0, "the reader being woken")
+    run(ours.verbs.leave(reader, False, ours.until))
+
+    assert isinstance(look(ours, last), Place)
+
+    release(others, other_reader)
+    wait_until(lambda: last.id in ours.woken, 10.0, "the writer being woken")
+    assert isinstance(look(ours, last), Granted)
+    release(ours, last)
 
 
 async def test_a_hand_off_costs_two_requests_however_many_wait(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from holdfast.engines.zookeeper.engine import ZooKeeperEngine
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.queue_view import QueueView
 from tests.conformance.stage import eventually as soon
+from tests.engines.random_queue import SEEDS, Member, Queue
 from tests.engines.zookeeper.patience import eventually
 from tests.servers.zookeeper import ZooKeeperServer
 
@@ -209,6 +211,26 @@ def test_a_permit_that_the_queue_promises_and_another_has_is_waited_for_in_peace
         granted[0].release()
         kazoo.stop()
         kazoo.close()
+
+
+@pytest.mark.parametrize("kind", ["lock", "semaphore"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_the_order_one_holds_and_every_waiter_is_woken(url: str, seed: int, kind: str) -> None:
+    with ExitStack() as clients:
+
+        def new_member() -> Member:
+            return Member(clients.enter_context(holdfast.connect(url, ttl=20.0)))
+
+        def end_session(locks: Any) -> None:
+            (member,) = locks._core.engine.ledger.members.values()
+            member.link.say_farewell()
+            eventually(lambda: member.link.over is not None, "over")
+
+        queue = Queue(kind, seed, new_member, end_session)
+        queue.run(300)
+
+        for member in queue.members:
+            assert not any(each.views for each in member.locks._core.engine.ledger.members.values())
 
 
 def test_a_heartbeat_is_sent_before_all_that_waits() -> None:

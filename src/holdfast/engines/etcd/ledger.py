@@ -55,6 +55,8 @@ class Entry:
     """Whether nothing is before it, once `before` is gone."""
     ahead: bytes = b""
     """The key whose end it waits for."""
+    called: bool = False
+    """Whether that has ended, and etcd was not asked since."""
     guess: int = 0
     """A permit that may be free."""
 
@@ -95,8 +97,8 @@ class Ledger:
         """When whoever has no session reads it again."""
         self.wake: Callable[[str], object] = _nobody
         """Wakes a claim of this client that waits."""
-        self.seen: dict[bytes, float] = {}
-        """By key: when etcd last said that it is still ahead of a claim of this client."""
+        self.seen: dict[tuple[bytes, int], float] = {}
+        """By key and its creation: when etcd last said that it is still ahead of a claim of this client."""
         self._freed: dict[str, int] = {}
         """By line: the permit that this client gave back last."""
         self.begin(NOBODY)
@@ -144,11 +146,11 @@ class Ledger:
             for claim_id in entry.queue.entered(entry.claim.id):
                 self.wake(claim_id)
 
-    def still_ahead(self, key: bytes) -> None:
-        """etcd has just said that this key is still there."""
+    def still_ahead(self, before: tuple[bytes, int]) -> None:
+        """etcd has just said that this key is still there, and was not made anew by a later claim."""
         if len(self.seen) > MOST_REMEMBERED:
             self.seen.clear()
-        self.seen[key] = clock.now()
+        self.seen[before] = clock.now()
 
     def _take_seat(self, line: str) -> int:
         """The lowest number that is free.

@@ -149,7 +149,7 @@ class Line:
         known = self.known
         entry.before = ahead.key, ahead.created
         known.watch_end(entry, ahead.key, revision + 1)
-        known.ledger.still_ahead(ahead.key)
+        known.ledger.still_ahead(entry.before)
         known.count_down(ahead)
         return Place(entry.position, ahead.party(known.ledger.base))
 
@@ -181,6 +181,7 @@ class Line:
             return Granted(known.ledger.base + entry.revision, entry.slot, entry.hold_left)
         if entry.chained and not entry.head and entry.before is None and await self._learn(entry, verb):
             return Place(entry.position)
+        entry.called = False
         answer = await known.call(self._confirm(entry), verb)
         reply = answer.message
         if not reply.succeeded and claim.mode == "shared":

@@ -134,9 +134,9 @@ class OwnQueue:
         """What the end of a claim means for the next own one."""
         if follower.before != (entry.key, entry.created):
             return
-        if not entry.revision:
-            follower.before, follower.head = entry.before, entry.head
-        elif entry.claim.mode == "exclusive":
+        if entry.claim.mode != "exclusive":
+            follower.before = None  # a reader does not know of other readers before it, which may hold
+        elif entry.revision:
             follower.head = True
         else:
-            follower.before = None  # other readers may hold still
+            follower.before, follower.head = entry.before, entry.head

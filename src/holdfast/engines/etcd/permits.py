@@ -176,10 +176,11 @@ class Permits:
     def _behind(self, entry: Entry, used: list[Row], queued: list[Row], revision: int) -> Place:
         known = self.known
         if queued:
+            entry.before = queued[0].key, queued[0].created
             known.watch_end(entry, queued[0].key, revision + 1)
-            known.ledger.still_ahead(queued[0].key)
+            known.ledger.still_ahead(entry.before)
         else:
-            slots = self.slots(entry.claim)
+            slots, entry.before = self.slots(entry.claim), None
             known.watch_end(entry, slots, revision + 1, end_of(slots))
             for row in used:
                 known.count_down(row)
@@ -195,7 +196,7 @@ class Permits:
         if not (entry.created or entry.revision):
             return await self.enter(claim, verb)
         while not entry.revision:
-            guess = entry.guess
+            guess, entry.called = entry.guess, False
             answer = await known.call(self._take_step(entry, guess), verb)
             if answer.message.succeeded:
                 return self._took(entry, guess, answer.revision)

@@ -178,10 +178,11 @@ class Known:
             return
         entry.ahead = key
         claim, slots, before = entry.claim, bool(end), entry.before
-        self.ledger.seen.pop(key, None)
+        self._not_seen(before)
 
         def hear(events: Sequence[Any] | None) -> None:
-            self.ledger.seen.pop(key, None)
+            entry.called = True
+            self._not_seen(before)
             if slots and events:
                 entry.guess = int(events[-1].kv.key.rpartition(b"/")[2])
             elif events and before is not None and entry.before == before:
@@ -189,6 +190,10 @@ class Known:
             self.shared.deliver(Notice(claim.session, claim.id, GRANTED))
 
         self.watcher.watch(claim.id, key, start, hear, end=end, deletes_only=True, with_former=not slots, fresh=True)
+
+    def _not_seen(self, before: tuple[bytes, int] | None) -> None:
+        if before is not None:
+            self.ledger.seen.pop(before, None)
 
     def _held_alone(self, former: Any, before: tuple[bytes, int]) -> bool:
         """Whether the key that is gone was the grant of a claim that held alone: then nothing was before it."""
@@ -216,12 +221,12 @@ class Known:
 
     def remembered(self, entry: Entry) -> Place | None:
         """The place of a claim that looks by itself, if another one has looked for both; None: ask etcd."""
-        if entry.revision or entry.head or entry.queue is None:
+        if entry.revision or entry.head or entry.called or entry.queue is None:
             return None
         own = entry.queue.before(entry)
         if own is not None and not own.revision and (entry.chained or entry.claim.limit):
             return Place(max(1, entry.position))
-        if entry.ahead and self.ledger.seen.get(entry.ahead, -inf) > clock.now() - SEEN_FOR:
+        if entry.ahead and entry.before and self.ledger.seen.get(entry.before, -inf) > clock.now() - SEEN_FOR:
             return Place(max(1, entry.position))
         return None
 
