@@ -17,13 +17,15 @@ WAIT = 0.02
 
 @dataclass
 class World:
-    """The client that is interrupted, and another one of the same engine."""
+    """The client that is interrupted, another one of the same engine, and what makes more of them."""
 
     locks: holdfast.Client
     rival: holdfast.Client
+    connect: Callable[[], holdfast.Client]
 
 
 Work = Callable[[], Any]
+Make = Callable[[holdfast.Client, str], holdfast.Lock | holdfast.AllLocks]
 Prepare = Callable[[World, str], tuple[Work, Work]]
 """Makes the work that is interrupted, and what the program does after it, interrupted or not."""
 
@@ -33,9 +35,16 @@ class Operation:
     name: str
     prepare: Prepare
     can: Callable[[Guarantees], bool] = lambda _: True
-    kind: str = "lock"
     limit: float = WAIT
     """How long it may wait by itself."""
+
+
+def shares(can: Guarantees) -> bool:
+    return "shared" in can.modes
+
+
+def counts(can: Guarantees) -> bool:
+    return "semaphore" in can.modes
 
 
 def nothing() -> None:
@@ -142,15 +151,36 @@ def all_of(world: World, name: str) -> tuple[Work, Work]:
     return work, nothing
 
 
-def times_out(world: World, name: str) -> tuple[Work, Work]:
-    held = world.rival.lock(name).acquire(wait=1.0)
-    lock = world.locks.lock(name)
+def times_out(make: Make, held_by_rival: Make | None = None) -> Prepare:
+    """A wait for what another client holds, in vain."""
 
-    def work() -> None:
-        with suppress(holdfast.NotAcquired):
-            lock.acquire(wait=WAIT)
+    def prepare(world: World, name: str) -> tuple[Work, Work]:
+        held = (held_by_rival or make)(world.rival, name).acquire(wait=1.0)
+        lock = make(world.locks, name)
 
-    return work, held.release
+        def work() -> None:
+            with suppress(holdfast.NotAcquired):
+                lock.acquire(wait=WAIT)
+
+        return work, held.release
+
+    return prepare
+
+
+def reader(locks: holdfast.Client, name: str) -> holdfast.Lock:
+    return locks.rwlock(name).read()
+
+
+def writer(locks: holdfast.Client, name: str) -> holdfast.Lock:
+    return locks.rwlock(name).write()
+
+
+def both(locks: holdfast.Client, name: str) -> holdfast.AllLocks:
+    return locks.lock_all(name, f"{name}-b")
+
+
+def second(locks: holdfast.Client, name: str) -> holdfast.Lock:
+    return locks.lock(f"{name}-b")
 
 
 def is_granted(world: World, name: str) -> tuple[Work, Work]:
@@ -160,6 +190,19 @@ def is_granted(world: World, name: str) -> tuple[Work, Work]:
 
     def work() -> None:
         with lock:
+            pass
+
+    release.start()
+    return work, release.join
+
+
+def permit_is_granted(world: World, name: str) -> tuple[Work, Work]:
+    held = world.rival.semaphore(name, 1).acquire(wait=1.0)
+    permit = world.locks.semaphore(name, 1)
+    release = threading.Timer(WAIT, held.release)
+
+    def work() -> None:
+        with permit:
             pass
 
     release.start()
@@ -205,18 +248,88 @@ def once(world: World, name: str) -> tuple[Work, Work]:
     return work, afterwards
 
 
+def elects(world: World, name: str) -> tuple[Work, Work]:
+    election = world.locks.election(name, "value")
+
+    def work() -> None:
+        election.campaign(wait=1.0)
+        election.resign()
+
+    return work, election.resign
+
+
+def barrier(world: World, name: str) -> tuple[Work, Work]:
+    def work() -> None:
+        with suppress(holdfast.NotAcquired):
+            world.locks.barrier(name, 2).wait(wait=WAIT)
+
+    return work, nothing
+
+
+def latch(world: World, name: str) -> tuple[Work, Work]:
+    latch = world.locks.latch(name, 2)
+
+    def work() -> None:
+        latch.count_down()
+        with suppress(holdfast.NotAcquired):
+            latch.wait(wait=WAIT)
+
+    return work, nothing
+
+
+def append(world: World, name: str) -> tuple[Work, Work]:
+    def work() -> None:
+        world.locks.log(name).append(["event"], expected=0)
+
+    def afterwards() -> None:
+        assert world.rival.log(name).read() in ([], ["event"])
+
+    return work, afterwards
+
+
+def partition(world: World, name: str) -> tuple[Work, Work]:
+    member = world.locks.partition(name, "member")
+
+    def work() -> None:
+        member.join()
+        member.leave()
+
+    return work, member.leave
+
+
+def close(world: World, name: str) -> tuple[Work, Work]:
+    locks = world.connect()
+    grant = locks.lock(name).acquire(wait=1.0)
+
+    def afterwards() -> None:
+        locks.close()
+        assert not grant.valid, "valid although its client is closed"
+
+    return locks.close, afterwards
+
+
 OPERATIONS = (
     Operation("acquire and release", explicit, limit=1.0),
     Operation("try_acquire", tries),
     Operation("with", block, limit=1.0),
     Operation("with a grant", grant_block),
-    Operation("with a read lock", reader_block, lambda can: "shared" in can.modes, limit=1.0),
-    Operation("semaphore", semaphore, lambda can: "semaphore" in can.modes, "semaphore", limit=1.0),
+    Operation("with a read lock", reader_block, shares, limit=1.0),
+    Operation("semaphore", semaphore, counts, limit=1.0),
     Operation("re-entry", reentry, limit=1.0),
     Operation("lock_all", all_of, limit=1.0),
-    Operation("a wait that times out", times_out),
+    Operation("a wait that times out", times_out(lambda locks, name: locks.lock(name))),
+    Operation("a wait to read that times out", times_out(reader, writer), shares),
+    Operation("a wait for a permit that times out", times_out(lambda locks, name: locks.semaphore(name, 1)), counts),
+    Operation("a wait for lock_all that times out", times_out(both, second)),
     Operation("a wait that is granted", is_granted, limit=2.0),
+    Operation("a wait for a permit that is granted", permit_is_granted, counts, limit=2.0),
     Operation("hand over and adopt", hand_over, lambda can: can.hand_over, limit=1.0),
-    Operation("cell update", update, lambda can: can.cells, "cell", limit=1.0),
-    Operation("once", once, lambda can: can.cells, "once", limit=1.0),
+    Operation("cell update", update, lambda can: can.cells, limit=1.0),
+    Operation("once", once, lambda can: can.cells, limit=1.0),
+    Operation("election", elects, lambda can: can.recorded, limit=1.0),
+    Operation("barrier", barrier, lambda can: can.cells and can.recorded),
+    Operation("latch", latch, lambda can: can.cells),
+    Operation("log append", append, lambda can: can.cells, limit=1.0),
+    Operation("partition", partition, lambda can: can.cells and can.recorded, limit=1.0),
+    Operation("close", close, limit=1.0),
 )

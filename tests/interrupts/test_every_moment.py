@@ -88,7 +88,11 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(
 ) -> None:
     url = fresh_url(subject)
     with ExitStack() as stack:
-        world = World(*(stack.enter_context(holdfast.connect(url, ttl=TTL)) for _ in range(2)))
+
+        def connect() -> holdfast.Client:
+            return stack.enter_context(holdfast.connect(url, ttl=TTL))
+
+        world = World(connect(), connect(), connect)
         if not operation.can(world.locks.guarantees):
             assert operation.name not in ("with", "acquire and release"), "every engine has a plain lock"
             return

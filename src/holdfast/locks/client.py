@@ -267,19 +267,18 @@ class Client:
 
     async def _close(self) -> None:
         self.closed = True
-        session, keeper = self.session, self.keeper
+        keeper = self.keeper
         try:
-            if session is not None and session.over is None:
-                self.unclosed = session.id
-                for hold in session.end("the client was closed"):
-                    hold.released = True
+            self._end_session("the client was closed")
             while self.unclosed:
                 if not (await self.verbs.close_session(self.unclosed, self.until())).more:
                     self.unclosed = ""
-        except Exception:
+        except HoldfastError:
             self.unclosed = ""  # it ends with its ttl; an interrupt leaves it to the keeper
             raise
         finally:
+            # An interrupt may have come before it was done.
+            self._end_session("the client was closed")
             self.wakeups.ring_all()
             if keeper is not None:
                 keeper.stop()
@@ -290,6 +289,14 @@ class Client:
             # An event loop needs a few turns to take down what was closed.
             for _ in range(3):
                 await self.io.wait(self.io.signal(), self.io.now())
+
+    def _end_session(self, reason: str) -> None:
+        """Hold nothing any more, as far as this process knows. The engine has still to be told."""
+        session = self.session
+        if session is not None and session.over is None:
+            self.unclosed = session.id
+            for hold in session.end(reason):
+                hold.released = True
 
     def close_at_exit(self) -> None:
         """The process ends without having closed: let go of everything, so that nobody has to wait for the ttl."""

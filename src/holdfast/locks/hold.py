@@ -80,6 +80,12 @@ class Hold:
         self._set_event: Callable[[], None] | None = None
 
     @property
+    def entry(self) -> Entry:
+        """The entry of a hold that was entered once."""
+        (entry,) = self.entries
+        return entry
+
+    @property
     def deadline(self) -> float:
         return min(self.session.deadline, self.ends)
 

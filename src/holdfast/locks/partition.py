@@ -27,7 +27,7 @@ from holdfast.locks.cell import MOST_BYTES, CellFront, encode
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.keeper import Keeper, log
-from holdfast.locks.release import release_hold, release_quietly
+from holdfast.locks.release import release_quietly
 from holdfast.locks.spec import Spec, check_awaited
 from holdfast.locks.stay import Stay
 from holdfast.locks.telling import Telling
@@ -128,12 +128,11 @@ class PartitionFront:
         """Take a place in the group, and be counted in."""
         entry = await acquire(self.client, self.spec, None, taken)
         hold = entry.held
-        seated = self.sit_down(stay, hold)
-        self.client.unsettled.end(entry)
-        if not seated:
+        if not self.sit_down(stay, hold):
             # Somebody left for us meanwhile.
             await self._give_back(hold)
             return
+        self.client.unsettled.end(entry)
         await self.look(stay, self.client.verbs, self.client.until)
         stay.errand.due = self.client.io.now() + stay.errand.every
         self.client.start_keeper().add_errand(stay.errand)
@@ -158,7 +157,11 @@ class PartitionFront:
         with self._lock:
             if self.stay is not stay:
                 return
-            self.stay, hold = None, stay.hold
+            hold = stay.hold
+            if hold is not None:
+                # Before the stay lets go of it: an interrupt leaves it to the keeper from here on.
+                self.client.unsettled.begin(hold.entry)
+            self.stay = None
         if self.client.closed:
             return
         self.client.start_keeper().drop_errand(stay.errand)
@@ -167,7 +170,7 @@ class PartitionFront:
 
     async def _give_back(self, hold: Hold) -> None:
         """Give a place in the group back, and count ourselves out."""
-        await release_hold(self.client, hold)
+        await release_quietly(self.client, hold.entry)
         try:
             await self.agree(self.client.verbs, self.client.until)
         except EngineUnavailable:

@@ -7,7 +7,7 @@ from math import inf
 from holdfast.core.table.commands import Done
 from holdfast.errors import LockLost, NotHeld
 from holdfast.locks.client import Client
-from holdfast.locks.hold import Entry, Hold
+from holdfast.locks.hold import Entry
 from holdfast.model import Claim, Gone
 
 
@@ -81,9 +81,3 @@ async def release_quietly(client: Client, entry: Entry) -> None:
         await release(client, entry)
     except (LockLost, NotHeld):
         return
-
-
-async def release_hold(client: Client, hold: Hold) -> None:
-    """Give back a hold that was entered once."""
-    (entry,) = hold.entries
-    await release_quietly(client, entry)

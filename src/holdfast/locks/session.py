@@ -51,7 +51,8 @@ class Session:
             if ttl < self.ttl or (ttl > self.ttl and sent >= self._learned):
                 self.ttl, self._learned = ttl, now
             self._sent = max(self._sent, sent)
-            self.deadline = deadlines.deadline(self._sent, self.ttl)
+            if self.over is None:
+                self.deadline = deadlines.deadline(self._sent, self.ttl)
 
     def shorten(self, sent: float, ttl: float, now: float) -> None:
         """Move the deadline back: since a request that was sent at `sent`, the engine grants only `ttl`."""
@@ -92,9 +93,10 @@ class Session:
                         del self.named[hold.key]
 
     def end(self, reason: str) -> list[Hold]:
-        """End the session, and give back what was held under it."""
+        """End the session, and give back what was held under it. None of that is valid from here on."""
         with self.lock:
-            self.over = reason
+            # One write for all of it: an interrupt may come before the caller has marked each hold.
+            self.over, self.deadline = reason, -inf
             holds = list(self.holds.values())
             self.holds, self.mortal, self.named = {}, {}, {}
             return holds
