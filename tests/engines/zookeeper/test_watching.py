@@ -46,6 +46,29 @@ def test_a_watcher_whose_connection_broke_is_told_that_events_were_missed(url: s
         assert (told.type, told.name, told.token) == ("granted", "k", held.token)
 
 
+def test_grants_that_are_over_before_the_watcher_can_read_them_are_told(url: str, far_url: str, proxy: Proxy) -> None:
+    """The record of a release is overwritten by that of the next one."""
+    with holdfast.connect(far_url) as watcher, holdfast.connect(url) as locks:
+        permits = locks.semaphore("s", limit=2)
+        for taken in (locks.lock("k"), permits):
+            taken.acquire().release()
+        with watcher.watch("") as events:
+            proxy.requests.set("stall")
+            for taken in (locks.lock("k"), permits):
+                for _ in range(3):
+                    taken.acquire().release()
+            proxy.heal()
+            told = [next(events) for _ in range(12)]
+
+    assert [(event.type, event.name) for event in told] == [
+        *[("granted", "k"), ("released", "k")] * 3,
+        *[("granted", "s"), ("released", "s")] * 3,
+    ]
+    assert [event.claim for event in told[::2]] == [event.claim for event in told[1::2]]
+    # Of the last one the record is there; of the others their nodes' names are known.
+    assert [event.token is None for event in told] == [True] * 4 + [False] * 2 + [True] * 4 + [False] * 2
+
+
 def test_a_watcher_of_a_cell_whose_connection_broke_sees_the_change(url: str, far_url: str, proxy: Proxy) -> None:
     with holdfast.connect(far_url) as watcher, holdfast.connect(url) as locks:
         locks.cell("c").set("a")

@@ -64,7 +64,10 @@ class Known:
     stand: Stand
     owner: str = ""
     token: int | None = None
-    """Set when it was told that it is granted."""
+    granted: bool = False
+    """Whether it was told that it is granted."""
+    unread: bool = False
+    """Whether it was granted and gone before its node could be read."""
 
 
 class Stream:
@@ -126,9 +129,12 @@ class Stream:
         place = position(in_order(known), node)
         ahead = place is not None and place.held
         held = "slot" in about if stand.limit else ahead
-        if held and one.token is None and found is not None:
+        if found is None:
+            # What is written to the node of a claim for a permit is the permit.
+            one.unread = one.unread or (ahead and (what == CHANGED or not stand.limit))
+        if held and not one.granted and found is not None:
             one.token = about.get("token") or estimated(self.link, found[1].mzxid)
-            self._emit("granted", line, one)
+            self._granted(line, one)
         elif what == CREATED and not ahead and stand.waits:
             self._emit("queued", line, one)
 
@@ -139,13 +145,21 @@ class Stream:
         if one is None:
             return
         record = self._records.pop(one.stand.claim, None)
-        if record is not None and one.token is None and record.get("token"):
+        if record is None:
+            # Its session ended, or a later release overwrote the record: then no more is known than the node's name.
+            if one.unread and not one.granted:
+                self._granted(line, one)
+        elif not one.granted and record.get("token"):
             # It was granted and given back before we could look.
             one.owner, one.token = record.get("owner", ""), record["token"]
-            self._emit("granted", line, one)
-        if one.token is not None:
+            self._granted(line, one)
+        if one.granted:
             how: EventType = record["how"] if record is not None else "released" if there else "expired"
             self._emit(how, line, one)
+
+    def _granted(self, line: str, one: Known) -> None:
+        one.granted = True
+        self._emit("granted", line, one)
 
     def _emit(self, what: EventType, line: str, one: Known) -> None:
         folder, _, segment = line.rpartition("/")
@@ -220,6 +234,7 @@ class WatchVerbs(Part):
                     place = position(stands, stand.node)
                     if one is not None and place is not None and place.held:
                         known[stand.node].token = about.get("token") or estimated(link, one[1].mzxid)
+                        known[stand.node].granted = True
                 if known:
                     lines[line] = known
         return lines
