@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from holdfast import EngineUnavailable
+from holdfast import EngineUnavailable, NotHeld
 from holdfast.core.table.commands import Done
 from holdfast.locks.handing import digest
 from holdfast.model import Granted
 from holdfast.runtime.blocking import run
+from holdfast.verify.servers.etcd import EtcdServer
 from tests.engines.etcd.conftest import Connect
 from tests.engines.etcd.test_outcome import LosingPort
-from tests.engines.etcd.test_recipe import claim_of
+from tests.engines.etcd.test_recipe import claim_of, keys
 from tests.servers.process import wait_until
 
 
@@ -43,6 +44,28 @@ def test_an_adoption_that_is_withdrawn_removes_only_what_it_has_written(
         wait_until(lambda: not grant.valid, 10.0, "the sender hearing that it was adopted")
     else:
         grant.release()
+
+
+@pytest.mark.parametrize("end", ["release", "adopt", "break", "max_hold"])
+def test_a_ticket_goes_with_its_grant(server: EtcdServer, connect: Connect, namespace: str, end: str) -> None:
+    """A client that lives for months hands over now and then."""
+    sender, receiver = connect(ttl=60.0), connect(ttl=60.0)
+    for client in (sender, receiver):
+        client.lock("warm-up").acquire().release()
+    before = keys(server, namespace)
+    grant = sender.lock("k", max_hold=1.0 if end == "max_hold" else None).acquire()
+    text = grant.hand_over()
+    assert [key for key in keys(server, namespace) if key.startswith("h/")]
+    if end == "release":
+        grant.release()
+    elif end == "adopt":
+        receiver.adopt(text).release()
+    elif end == "break":
+        receiver.break_lock("k", force=True)
+
+    wait_until(lambda: keys(server, namespace) == before, 10.0, "nothing of the grant being left")
+    with pytest.raises(NotHeld):
+        receiver.adopt(text)
 
 
 def test_an_adoption_goes_on_with_what_was_left_of_max_hold(connect: Connect) -> None:

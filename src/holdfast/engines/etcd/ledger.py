@@ -40,6 +40,8 @@ class Entry:
     """When this client learned of the grant, on its own clock."""
     adopting: bytes = b""
     """What its adoption writes into the key of another claim: no other write has this value."""
+    offered: bool = False
+    """Whether there may be a ticket by which another client adopts it."""
     slot: int | None = None
     position: int = 0
     queue: OwnQueue | None = None

@@ -112,14 +112,16 @@ class EtcdVerbs(Known):
         if entry is None or not entry.revision:
             return Gone(WITHDRAWN)
         line, note = self.keys.line(claim.kind, claim.name), self.keys.note(claim.id)
-        bury = [self.tombstone(claim)] if entry.doubtful else []
+        clear = [self.tombstone(claim)] if entry.doubtful else []
+        if entry.offered:
+            clear.append(steps.delete(self.keys.ticket(claim.id)))
         verb = VerbCall(until)
         try:
             answer = await self.call(
                 steps.step(
                     [steps.unchanged(entry.key, entry.revision)],
-                    [steps.delete(entry.key), steps.delete(self._mark(claim)), *bury],
-                    [steps.get(entry.key), steps.get(note), steps.get(self.keys.session(claim.session)), *bury],
+                    [steps.delete(entry.key), steps.delete(self._mark(claim)), *clear],
+                    [steps.get(entry.key), steps.get(note), steps.get(self.keys.session(claim.session)), *clear],
                     together=line,
                     alike=ENDS,
                     urgent=True,
@@ -157,6 +159,8 @@ class EtcdVerbs(Known):
         clear = [steps.delete(self._mark(claim)), steps.delete(self.keys.note(claim.id))]
         if unanswered or (entry is not None and entry.doubtful):
             clear.append(self.tombstone(claim))
+        if entry is not None and entry.offered:
+            clear.append(steps.delete(self.keys.ticket(claim.id)))
         # Without an entry its key is gone, and may be another's.
         ends = [steps.delete(entry.key), *clear] if entry is not None else clear
         mine = [_still(entry, lease)] if entry is not None else []
@@ -183,6 +187,7 @@ class EtcdVerbs(Known):
         if entry is None or not entry.revision:
             return Gone(MISSING)
         entry.line = ""  # from now on its key may be another session's: it is not used again
+        entry.offered = True
         kept = {
             "secret": ticket, "key": entry.key.decode(), "revision": entry.revision, "hold_left": entry.hold_left,
         }  # fmt: skip
