@@ -138,7 +138,7 @@ async def test_whatever_happened_is_in_etcd_and_in_every_mirror(
     assert follower.node.mirror is not None
     same(follower.node.mirror.table, replayed(kept))
     same(await leader.in_etcd(), replayed(kept))
-    assert leader.store.head.number > 0, "there was no snapshot"
+    await leader.until(lambda: leader.store.head.number > 0)
 
 
 async def test_a_large_batch_comes_back_as_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

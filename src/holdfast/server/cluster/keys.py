@@ -21,7 +21,9 @@ class Keys:
         self.head = root + b"head"
         """What the last snapshot is, and where tokens began."""
         self.live = root + b"live/"
-        """What changes all the time: the leader and the log."""
+        """What changes all the time: the leader, its beat and the log."""
+        self.beat = self.live + b"beat"
+        """What the leader writes with every renewal of its lease."""
         self.leader = self.live + b"leader"
         self.logs = self.live + b"log/"
         self.snapshots = root + b"snapshot/"
@@ -52,7 +54,7 @@ class Keys:
         return self.snapshot(number) + b"%08x" % index
 
     def head_and_leader(self) -> tuple[bytes, bytes]:
-        """The range of these two keys, which stand side by side."""
+        """The range of these two keys, with the leader's beat between them."""
         return self.head, self.leader + b"\0"
 
     def member(self, id_: str) -> bytes:

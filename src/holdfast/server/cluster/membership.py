@@ -7,6 +7,7 @@ from before the renewal was sent that a majority of etcd has confirmed.
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,6 +19,9 @@ from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 from holdfast.server.cluster.keys import Keys
 from holdfast.server.cluster.wire import WITHIN, Etcd
+
+Prove = Callable[[int, float, float], Awaitable[int]]
+"""Takes a lease, its length and a deadline, and goes through a majority of etcd; the term of etcd's leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +83,31 @@ class Membership:
         """The lease is over, or may be."""
         self.lease, self.deadline = 0, 0.0
 
-    async def renew(self) -> None:
+    async def renew(self, prove: Prove | None = None) -> None:
         """Keep the lease. LeaseGone if it is over.
 
         An etcd leader that was cut off does not know it yet, and goes on renewing leases that its successor lets run
-        out. The look at our record goes through a majority: if it is of the same term, the renewal counts.
+        out. What follows goes through a majority: if it is of the same term, the renewal counts. By default
+        that is a look at our record.
         """
-        own, lease = self.keys.member(self.member.id), self.lease
+        lease = self.lease
         while True:
             sent = clock.now()
             until = sent + min(WITHIN, self.granted / 3)
             kept = await self.etcd.keep_alive(lease, until)
-            seen = await self.etcd.call(steps.look(own), until)
-            if self.lease != lease or [kv.lease for kv in seen.message.kvs] != [lease]:
+            ttl = float(kept.message.TTL)
+            term = await (prove or self._look)(lease, ttl, until)
+            if self.lease != lease:
                 raise LeaseGone
-            if seen.term == kept.term:
-                self.deadline = max(self.deadline, deadline(sent, float(kept.message.TTL)))
+            if term == kept.term:
+                self.deadline = max(self.deadline, deadline(sent, ttl))
                 return
+
+    async def _look(self, lease: int, _: float, until: float) -> int:
+        seen = await self.etcd.call(steps.look(self.keys.member(self.member.id)), until)
+        if [kv.lease for kv in seen.message.kvs] != [lease]:
+            raise LeaseGone
+        return seen.term
 
     async def end(self) -> None:
         """Let the lease go, and with it the record and the leadership."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from holdfast.core.deadline import beat_interval
@@ -13,6 +14,7 @@ from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.wire import LeaseGone
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
+from holdfast.server.cluster.beats import Beats
 from holdfast.server.cluster.entries import Joiner
 from holdfast.server.cluster.head import Head, read_head, write_head
 from holdfast.server.cluster.membership import Member, Membership, unpacked
@@ -42,6 +44,7 @@ class Node:
         self.store, self.service, self.member = store, service, member
         self.keys, self.etcd = store.keys, store.etcd
         self.membership = Membership(self.etcd, self.keys, member, store.lease)
+        self.beats = Beats(self.etcd, self.keys)
         self.leader: dict[str, Any] | None = None
         """What the leader says of itself."""
         self.mirror: Mirror | None = None
@@ -55,7 +58,7 @@ class Node:
         self._over: asyncio.Future[None] = self._loop.create_future()
         """Done when this server leads no more."""
         self._renewing: asyncio.Task[None] | None = None
-        self._preferring: asyncio.Task[None] | None = None
+        self._tending: asyncio.Task[None] | None = None
 
     @property
     def role(self) -> str:
@@ -120,24 +123,25 @@ class Node:
         while True:
             await asyncio.sleep(min(beat_interval(membership.granted), max(0.05, membership.deadline - clock.now())))
             try:
-                await membership.renew()
+                await membership.renew(partial(self.beats.write, self.store.term) if self.store.leads else None)
             except LeaseGone:
                 membership.lose()
             except EngineUnavailable as error:
                 log.warning("the lease was not renewed", extra={"problem": error.problem})
-            if self.store.leads and (self._preferring is None or self._preferring.done()):
-                self._preferring = self._loop.create_task(self._prefer())
+            if self.store.leads and (self._tending is None or self._tending.done()):
+                self._tending = self._loop.create_task(self._tend())
             if not membership.alive:
                 membership.lose()
                 self.deposed(Deposed(self.store.address, "its lease ran out"))
                 self._wake.set()
                 return
 
-    async def _prefer(self) -> None:
+    async def _tend(self) -> None:
         """Ask etcd where its own leader is: a commit that goes elsewhere is sent on, and takes as much longer."""
         for at, found in enumerate(await ask_etcd(self)):
             if found["leader"] and found["healthy"]:
                 self.etcd.wire.current = at
+        await self.store.compact_now_and_then(self.beats.revision)
 
     # Following
 
@@ -164,11 +168,15 @@ class Node:
             self._loop.call_soon_threadsafe(self._wake.set)
 
     async def _look(self) -> None:
-        """See who leads, and take what the log has more."""
-        self._meet(await self._tail())
+        """See who leads, and take what the log has more. A leader whose time is over leads no more."""
+        leader, beat = await self._tail()
+        if self.beats.overdue(leader, beat) and await self.beats.end_term(leader, beat):
+            log.info("the leader has not renewed its lease in time")
+            leader = None
+        self._meet(leader)
 
-    async def _tail(self) -> Any | None:
-        """Take what the log has more, or read everything if it does not go on from here; the leader's key."""
+    async def _tail(self) -> tuple[Any | None, Any | None]:
+        """Take what the log has more, or all of it if it does not go on from here; the leader's key, and its beat."""
         if self.mirror is not None:
             # What was not finished may have been cleared away by one who led meanwhile, with another in its place.
             self.mirror.forget_unfinished()
@@ -186,7 +194,7 @@ class Node:
                     self.mirror, _ = await load(self.etcd.call, self.keys)
                 elif found.more:
                     continue
-            return by_key.get(self.keys.leader)
+            return by_key.get(self.keys.leader), by_key.get(self.keys.beat)
 
     def _follows(self, head: Any, found: Any) -> bool:
         """Take entries of the log; False if they do not go on from here, and all has to be read again.
@@ -231,6 +239,9 @@ class Node:
             return term
         if found:
             self._meet(found[0])
+            if self.leader is None:
+                # A term of ours under a lease that is lost: nothing is answered by it any more.
+                await self.beats.end_term(found[0], None)
         return 0
 
     async def _prepare(self, term: int) -> Mirror:
@@ -260,7 +271,7 @@ class Node:
         self.store.take_over(mirror, term, self.membership)
         self.service.begin()
         took = round((clock.now() - began) * 1000)
-        self._preferring = self._loop.create_task(self._prefer())
+        self._tending = self._loop.create_task(self._tend())
         claims = len(self.service.table.rows)
         log.info("leading", extra={"term": term, "batch": mirror.number, "claims": claims, "took_ms": took})
         await self._over
@@ -280,7 +291,7 @@ class Node:
     async def resign(self) -> None:
         """Leave in order: what hangs on the lease goes with it, and another one leads at once."""
         self._ending = True
-        for task in (self._renewing, self._preferring):
+        for task in (self._renewing, self._tending):
             if task is not None:
                 task.cancel()
         self._watcher.unwatch_all()

@@ -40,6 +40,8 @@ LOG_KIB = 1024
 """How much log there is before a snapshot is made; the changes in it are some six times as long."""
 SNAPSHOT_AGAIN = 10.0
 """Seconds before a snapshot is tried again that could not be made."""
+COMPACT_EVERY = 600.0
+"""Seconds after which history is compacted where no snapshot is made: every beat of the leader is history."""
 FULL_FOR = 1.0
 """Seconds before a full etcd is asked again to take something new."""
 
@@ -71,7 +73,7 @@ class ClusterStore:
         """What the takeover gave sessions and counters, to be kept with the first batch."""
         self._full_until = self._snapshot_after = 0.0
         self._snapshot: asyncio.Task[None] | None = None
-        self._compact_to = 0
+        self._compact_to, self._compacted_at = 0, 0.0
         self._batches = self._changes = self._bytes = 0
         self._seconds = self.recent = 0.0
         """What commits took: all together, and of late on average."""
@@ -265,13 +267,18 @@ class ClusterStore:
 
     async def _compact(self, revision: int) -> None:
         """Let etcd forget the history before the snapshot before: followers had all that time to read it."""
-        to, self._compact_to = self._compact_to, revision
+        to, self._compact_to, self._compacted_at = self._compact_to, revision, clock.now()
         if self._compacts and to:
             try:
                 await self.etcd.compact(to)
             except EngineUnavailable as error:
                 # Somebody else may have done it.
                 log.debug("etcd's history was not compacted", extra={"problem": str(error)})
+
+    async def compact_now_and_then(self, revision: int) -> None:
+        """The same for a cluster that makes no snapshots; `revision` is that of now, or 0."""
+        if revision and clock.now() >= self._compacted_at + COMPACT_EVERY:
+            await self._compact(revision)
 
     # The rest
 
