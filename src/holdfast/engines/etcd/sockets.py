@@ -245,6 +245,8 @@ class Stream:
 
     def receive(self) -> list[bytes]:
         """Wait for messages; CallFailed when the call is over, or the server has fallen silent. In one thread only."""
+        # What came with the last messages may have ended it.
+        self._check_going_on()
         try:
             if not self._comes(clock.now() + SILENT_FOR):
                 with self._lock:
@@ -256,11 +258,16 @@ class Stream:
                 found = self._take()
         except OSError as error:
             raise CallFailed(UNAVAILABLE, f"the connection broke: {error}") from error
-        if not found and self._talk.reply.ended:
-            self._talk.answer()
-        if not found and (self._talk.reply.ended or self._talk.over):
-            raise CallFailed(UNAVAILABLE, "the server ended the call")
+        if not found:
+            self._check_going_on()
         return found
+
+    def _check_going_on(self) -> None:
+        """Raise CallFailed if the server has ended the call, or will."""
+        if self._talk.reply.ended:
+            self._talk.answer()
+        if self._talk.reply.ended or self._talk.over:
+            raise CallFailed(UNAVAILABLE, "the server ended the call")
 
     def _take(self) -> list[bytes]:
         try:
