@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 from holdfast.core import deadline as deadlines
 from holdfast.core.backoff import full_jitter
 from holdfast.core.table import rows
-from holdfast.core.table.commands import GONE, MISSED, SHORTENED, Notice, Renewed, SessionOver
+from holdfast.core.table.commands import GONE, MISSED, RECONNECTED, SHORTENED, Notice, Renewed, SessionOver
 from holdfast.engines.engine import Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
 from holdfast.locks.errand import Errand
+from holdfast.locks.grant_check import GrantCheck
 from holdfast.locks.session import Session
 from holdfast.model import Claim
 from holdfast.runtime.io import Signal
@@ -92,6 +93,7 @@ class Keeper:
         self._look_at = -NEVER
         """When to look for what ended calls have left."""
         self._rests = full_jitter(FIRST_REST, LAST_REST, self.io.uniform)
+        self._grant_check = GrantCheck(self)
         self._without_loop = False
         """Whether the event loop of the client was closed before the client."""
 
@@ -249,6 +251,7 @@ class Keeper:
         if self.wanted and self.io.now() >= self._open_at:
             await self.open_session()
         await self.keep_alive()
+        await self._grant_check.run()
         if self.client.waiting and self.io.now() >= self._sweep_at:
             await self.sweep()
         self.withdraw_abandoned()
@@ -487,7 +490,8 @@ class Keeper:
             self.shorten(self.client.session)
             return
         # A claim that is gone: the next heartbeat brings the reason.
-        if notice.what == GONE:
+        if notice.what in (GONE, RECONNECTED):
+            self._grant_check.hear(notice)
             self.beat_soon()
         elif notice.what == MISSED:
             self.beat_soon()

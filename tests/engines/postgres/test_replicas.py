@@ -8,10 +8,11 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast import NotAcquired
+from holdfast import LockLost, NotAcquired
 from holdfast.verify.servers.postgres import PostgresServer
 from tests.engines.postgres.patience import eventually
 from tests.engines.postgres.test_doctor import findings
+from tests.faults.looks import looked_at
 from tests.servers.postgres_replica import PostgresReplica
 
 
@@ -129,3 +130,37 @@ def test_a_standby_is_passed_over(primary: PostgresServer, replica: PostgresRepl
             with pytest.raises(holdfast.EngineUnavailable, match="standby") as refused:
                 misled.lock("k").try_acquire()
             assert refused.value.outcome == "not done"
+
+
+def test_a_holder_hears_that_the_server_came_back_without_its_grant(
+    primary: PostgresServer, replica: PostgresReplica
+) -> None:
+    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{replica.port}"
+    with holdfast.connect(f"postgresql://holdfast@{hosts}/postgres", ttl=300) as locks:
+        locks.lock("earlier").acquire(wait=60.0).release()
+        copied(primary)
+        replica.stop()
+        grant = locks.lock("k").acquire(wait=60.0)
+        primary.kill()
+        replica.start()
+        replica.promote()
+
+        eventually(grant.lost.is_set, within=60)
+        with pytest.raises(LockLost, match="older state"):
+            grant.check()
+        with locks.lock("k", wait=60.0) as later:
+            later.check()
+
+
+def test_a_holder_keeps_a_grant_that_the_next_server_has(primary: PostgresServer, replica: PostgresReplica) -> None:
+    hosts = f"127.0.0.1:{primary.port},127.0.0.1:{replica.port}"
+    with holdfast.connect(f"postgresql://holdfast@{hosts}/postgres", ttl=300) as locks:
+        grants = [locks.lock(name).acquire(wait=60.0) for name in ("k", "l")]
+        copied(primary)
+        asked = looked_at(locks)
+        primary.kill()
+        replica.promote()
+
+        eventually(lambda: sorted(asked) == ["k", "l"], within=60)
+        for grant in grants:
+            grant.release()

@@ -229,6 +229,10 @@ class SessionOver:
     """Why, if the engine knows more than that its time was over."""
 
 
+OLDER_STATE = "the engine lost data and came back with an older state"
+"""Why a session is over that is in that state, but was used after it."""
+
+
 @dataclass(slots=True)
 class Done:
     """It was done; `more` says that another step of the same kind is needed to finish."""
@@ -325,5 +329,7 @@ class Notice:
 GRANTED, GONE, LETTER = "granted", "gone", "letter"
 MISSED = "missed"
 """What an engine says whose notices may have got lost: everybody looks by himself."""
+RECONNECTED = "reconnected"
+"""What an engine says whose connection was cut and made again: it may have come back with an older state."""
 SHORTENED = "shortened"
 """What an engine says that grants a session less than before. No heartbeat has to be answered for that to count."""

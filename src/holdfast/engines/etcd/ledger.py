@@ -62,6 +62,9 @@ class Entry:
     guess: int = 0
     """A permit that may be free."""
 
+    checked: int = 0
+    """The watch stream, by its number, under which etcd last said that the grant is there."""
+
     @property
     def claim(self) -> Claim:
         return self.record.claim
@@ -110,6 +113,8 @@ class Ledger:
         with self._lock:
             self.session = session
             self.base, self.base_revision = base, base_revision
+            self.revision = 0
+            """The highest revision that etcd has answered with."""
             self.entries: dict[str, Entry] = {}
             self.overdue: dict[bytes, Overdue] = {}
             self._queues: dict[str, OwnQueue] = {}

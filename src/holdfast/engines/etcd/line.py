@@ -169,7 +169,7 @@ class Line:
         if entry is None:
             return SessionOver() if known.ledger.session.id != claim.session else Gone(WITHDRAWN)
         if entry.revision:
-            return Granted(known.ledger.base + entry.revision, entry.slot, entry.hold_left)
+            return await known.still_granted(entry, verb)
         if not entry.created:
             return await self.enter(claim, verb)
         return known.behind_own(entry) or await self._ask(entry, verb)

@@ -193,7 +193,9 @@ class Permits:
         entry = known.ledger.get(claim.id)
         if entry is None:
             return SessionOver() if known.ledger.session.id != claim.session else Gone(WITHDRAWN)
-        if not (entry.created or entry.revision):
+        if entry.revision:
+            return await known.still_granted(entry, verb)
+        if not entry.created:
             return await self.enter(claim, verb)
         while not entry.revision:
             guess, entry.called = entry.guess, False

@@ -7,7 +7,18 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from holdfast.core.table.commands import GONE, GRANTED, Deadlocked, Done, Notice, Opened, Renewed, SessionOver
+from holdfast.core.table.commands import (
+    GONE,
+    GRANTED,
+    OLDER_STATE,
+    RECONNECTED,
+    Deadlocked,
+    Done,
+    Notice,
+    Opened,
+    Renewed,
+    SessionOver,
+)
 from holdfast.core.table.rows import Session
 from holdfast.core.waitgraph import Waiting, find_cycle
 from holdfast.engines.engine import Deliver
@@ -29,7 +40,7 @@ from holdfast.engines.etcd.wire import (
     Request,
 )
 from holdfast.errors import EngineUnavailable
-from holdfast.model import Claim, Gone, Link, Party, Place
+from holdfast.model import Claim, Gone, Granted, Link, Party, Place
 from holdfast.runtime import clock
 from holdfast.runtime.io import Io
 
@@ -48,7 +59,12 @@ class Shared:
         self.address, self.keys, self.watcher = address, keys, watcher
         self.ledger = Ledger()
         self.ledger.wake = self._wake
+        watcher.reconnected = self.reconnected
         self.deliver: Deliver
+
+    def reconnected(self) -> None:
+        """The watch stream was cut and made again: etcd may be another one, or have an older state."""
+        self.deliver(Notice("", "", RECONNECTED))
 
     def _wake(self, claim_id: str) -> None:
         self.deliver(Notice(session_of(claim_id), claim_id, GRANTED))
@@ -63,7 +79,9 @@ class Known:
 
     async def call(self, request: Request, verb: VerbCall) -> Answer:
         """Send a request; raises LeaseGone if what it writes under has ended."""
-        return await verb.send(self.io, request)
+        answer = await verb.send(self.io, request)
+        self.ledger.revision = max(self.ledger.revision, answer.revision)
+        return answer
 
     async def withdraw(self, claim: Claim, unanswered: bool, verb: VerbCall) -> None:
         """Set by the verbs: withdraw a claim."""
@@ -107,14 +125,19 @@ class Known:
         A leader that was cut off does not know it yet, and goes on renewing leases that its
         successor counts differently. The read goes through a majority; if it comes from the same
         term, the leader that renewed was the real one.
+
+        A cluster that was restored from a copy has a lower revision, at first.
         """
         verb = VerbCall(until)
+        seen = self.ledger.revision
         own = self.keys.session(session)
         while True:
             kept = await self._keep_alive(lease_of(session), verb)
             if kept.message.TTL <= 0:
                 return SessionOver()
             notes = await self.call(steps.look(own, end_of(own)), verb)
+            if notes.revision < seen:
+                return SessionOver(OLDER_STATE)
             if notes.term == kept.term:
                 break
         found = list(notes.message.kvs)
@@ -208,6 +231,16 @@ class Known:
             entry.created = revision
         if entry.queue is not None:
             entry.queue.place(entry)
+
+    async def still_granted(self, entry: Entry, verb: VerbCall) -> Granted | Gone:
+        """A grant that is known. etcd is asked for it after each cut of the watch stream, and not before."""
+        streams = self.watcher.streams
+        if entry.checked != streams and streams > 1:
+            found = (await self.call(steps.look(entry.key), verb)).message.kvs
+            if not any(kv.mod_revision == entry.revision for kv in found):
+                return Gone(MISSING)
+        entry.checked = streams
+        return Granted(self.ledger.base + entry.revision, entry.slot, entry.hold_left)
 
     def behind_own(self, entry: Entry) -> Place | None:
         """The place of a claim that waits for an own one: etcd need not be asked."""

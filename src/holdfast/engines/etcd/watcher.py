@@ -96,6 +96,10 @@ class Watcher:
         time, and need not ask again. The first end that nobody waited for ends the watch as well."""
         self._stopped = False
         self._rest = ThreadSignal()
+        self.streams = 0
+        """How many there were."""
+        self.reconnected: Callable[[], None] = lambda: None
+        """Called when a stream was made after the first one."""
 
     def watch(
         self,
@@ -222,6 +226,9 @@ class Watcher:
                     self._forget_idle()
                     for watch in self._watches.values():
                         self._send(watch.request())
+            self.streams += 1
+            if self.streams > 1:
+                self.reconnected()
             # A stream that had to go elsewhere returns to the member that answers the calls.
             while not self._stopped and (at == self._wire.current or clock.now() < since + ELSEWHERE):
                 for message in stream.receive():

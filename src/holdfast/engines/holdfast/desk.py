@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.core.table.commands import GONE, GRANTED, LETTER, MISSED, Notice
+from holdfast.core.table.commands import GONE, GRANTED, LETTER, MISSED, RECONNECTED, Notice
 from holdfast.engines.engine import Deliver
 from holdfast.engines.holdfast import words
 from holdfast.engines.holdfast.route import Route
@@ -83,4 +83,5 @@ class Desk:
     def missed(self) -> None:
         """Pushes may have got lost, or the session: everybody looks by himself."""
         self.handed.clear()
+        self._deliver(Notice(self.session or "", "", RECONNECTED))
         self._deliver(Notice(self.session or "", "", MISSED))

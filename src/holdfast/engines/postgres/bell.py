@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import select
 
-from holdfast.core.table.commands import MISSED, Notice
+from holdfast.core.table.commands import MISSED, RECONNECTED, Notice
 from holdfast.engines.alarm import Alarm
 from holdfast.engines.postgres.commits import Commit
 from holdfast.engines.postgres.table import PostgresTable
@@ -45,7 +45,7 @@ class PostgresBell(Alarm):
         if self._broken:
             run(self._mend())
         if self.connections.missed:
-            self._tell_missed()
+            self._tell_reconnected()
         due = self._look_after_commits()
         if due is not None:
             timeout = due if timeout is None else min(timeout, due)
@@ -93,11 +93,12 @@ class PostgresBell(Alarm):
         except EngineUnavailable:
             return
         self._broken = False
-        self._tell_missed()
+        self._tell_reconnected()
 
-    def _tell_missed(self) -> None:
+    def _tell_reconnected(self) -> None:
         """Nobody here knows what was missed, so everybody looks."""
         self.connections.missed = False
+        self.table.deliver(Notice("", "", RECONNECTED))
         self.table.deliver(Notice("", "", MISSED))
 
     def _look_after_commits(self) -> float | None:
@@ -131,7 +132,7 @@ class PostgresBell(Alarm):
             news = news or over or (bool(idle) and not commit.told)
             commit.told = commit.told or bool(idle)
         if news:
-            self._tell_missed()
+            self.table.deliver(Notice("", "", MISSED))
 
     async def _running(self, pids: list[int], until: float) -> list[tuple[int, bool]]:
         """Which of these server processes are there, and whether each does nothing."""

@@ -1,0 +1,68 @@
+"""A lock server whose store was put back to an earlier copy, with clients that stayed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from tests.faults.children import eventually
+from tests.faults.looks import looked_at
+from tests.servers.lock_server import LockServer
+
+
+class Copies:
+    """A server, and a copy of its store's files."""
+
+    def __init__(self, server: LockServer, folder: Path) -> None:
+        self.server, self._folder = server, folder
+
+    def take(self) -> None:
+        self.server.stop()
+        self._copy(self.server.folder, self._folder)
+        self.server.start()
+
+    def put_back(self) -> None:
+        self.server.kill()
+        for path in self.server.folder.glob("locks.db*"):
+            path.unlink()
+        self._copy(self._folder, self.server.folder)
+        self.server.start()
+
+    def _copy(self, source: Path, target: Path) -> None:
+        for path in source.glob("locks.db*"):
+            shutil.copy(path, target / path.name)
+
+
+@pytest.fixture
+def copies(server: LockServer, tmp_path: Path) -> Copies:
+    return Copies(server, tmp_path)
+
+
+def test_a_holder_hears_that_the_server_came_back_without_its_grant(copies: Copies) -> None:
+    url = copies.server.url
+    with holdfast.connect(url, ttl=300.0) as locks, holdfast.connect(url, ttl=60.0) as others:
+        earlier = locks.lock("earlier").acquire()
+        copies.take()
+        later = locks.lock("later").acquire(wait=30.0)
+        copies.put_back()
+
+        eventually(later.lost.is_set, "the loss was not reported")
+        with pytest.raises(holdfast.LockLost, match="older state"):
+            later.check()
+        # What is in the copy is lost too: the session is as old as the rest.
+        eventually(earlier.lost.is_set, "the session goes on")
+        with others.lock("later", wait=30.0) as grant:
+            assert grant.token > later.token
+
+
+def test_a_holder_keeps_a_grant_over_a_restart(copies: Copies) -> None:
+    with holdfast.connect(copies.server.url, ttl=300.0) as locks:
+        grant = locks.lock("k").acquire()
+        asked = looked_at(locks)
+        copies.take()
+
+        eventually(lambda: "k" in asked, "the grant was not looked at")
+        grant.release()
