@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import uvloop
@@ -56,3 +58,22 @@ def test_a_second_loop_is_refused_and_leaves_nothing_held(url: str) -> None:
         with pytest.raises(holdfast.HoldfastError, match="connect again in this loop"):
             second.run(go_on(locks))
         first.run(end(locks, grant))
+
+
+async def _take_and_give_back(url: str) -> None:
+    """With all threads of the loop's executor busy: the application may fill it with work of its own."""
+    free, loop = threading.Event(), asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    busy = [loop.run_in_executor(None, free.wait) for _ in range(2)]
+    try:
+        async with asyncio.timeout(30), aio.connect(url) as locks, locks.lock("k", wait=5.0):
+            assert not any(work.done() for work in busy)
+    finally:
+        free.set()
+        await asyncio.gather(*busy)
+
+
+@pytest.mark.any_connection
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_busy_executor_keeps_no_client_from_its_engine(url: str, host: str) -> None:
+    asyncio.run(_take_and_give_back(url.replace("127.0.0.1", host)))

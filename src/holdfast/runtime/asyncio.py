@@ -67,10 +67,14 @@ async def connect(
     make: Callable[[], asyncio.BaseProtocol],
     address: tuple[str, int],
     tls: ssl.SSLContext | None,
+    server_name: str = "",
 ) -> None:
-    """Connect to the first address of a host that works, without the loop's executor."""
+    """Connect to the first address of a host that works, without the loop's executor.
+
+    The certificate has to be for `server_name`, if that is not the host.
+    """
     host, port = address
-    name = host if tls is not None else None
+    name = (server_name or host) if tls is not None else None
     *others, last = await _addresses(loop, host, port)
     for found in others:
         with suppress(OSError):

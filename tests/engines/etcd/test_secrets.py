@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
@@ -97,6 +99,22 @@ async def test_a_lock_is_taken_with_user_and_password(guarded: EtcdServer) -> No
             assert again.token > held.token
     async with aio.connect(url) as tasks, tasks.lock("k") as held_too:
         assert held_too.valid
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_busy_executor_keeps_no_user_from_signing_in(guarded: EtcdServer, host: str) -> None:
+    """The application may fill the loop's executor with work of its own."""
+    free, loop = threading.Event(), asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    busy = [loop.run_in_executor(None, free.wait) for _ in range(2)]
+    try:
+        async with aio.connect(f"etcd://locks:pass%20word@{host}:{guarded.port}") as locks:
+            for name in ("first", "next"):
+                await (await locks.lock(name).acquire(wait=5.0)).release()
+        assert not any(work.done() for work in busy)
+    finally:
+        free.set()
+        await asyncio.gather(*busy)
 
 
 def test_nobody_waits_until_all_others_have_tried_to_sign_in(guarded: EtcdServer) -> None:

@@ -34,7 +34,7 @@ from holdfast.locks.partition import PartitionFront, name_member
 from holdfast.locks.row_lock import RowOptions, lock_row
 from holdfast.locks.spec import Options, Spec, check_seconds, make_spec
 from holdfast.model import Epoch, Guarantees, LockEvent, LockInfo
-from holdfast.runtime.asyncio import LoopPulse
+from holdfast.runtime.asyncio import LoopPulse, in_own_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -202,7 +202,7 @@ class Connecting:
     async def _connect(self) -> Client:
         loop = asyncio.get_running_loop()
         # Opening may have to wait for a busy file or a far server: not on the loop.
-        engine = await asyncio.to_thread(self._given.engine)
+        engine = await in_own_thread(loop, self._given.engine)
         pulse = LoopPulse(loop)
         core = self._given.core(engine, lambda: engine.asyncio(loop), max_stall=self._max_stall, stalled=pulse.stalled)
         return Client(core)

@@ -33,7 +33,7 @@ from holdfast.engines.etcd.wire import (
 )
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import call_in_loop
+from holdfast.runtime.asyncio import call_in_loop, in_own_thread
 
 AT_ONCE = 2
 """How many steps may be under way: enough to keep the cluster busy, few enough to gather something."""
@@ -208,9 +208,11 @@ class EtcdAsyncioPort:
         return await in_turn(Attempts(self.wire, request, until), partial(self._once, request))
 
     async def _once(self, request: Request, endpoint: Endpoint, limit: float) -> Any:
-        # Signing in takes a password hash of a tenth of a second.
         wire, by = self.wire, clock.now() + limit
-        token = await self.loop.run_in_executor(None, wire.token, limit) if wire.address.user else ""
+        token = wire.known_token
+        if token is None:
+            # Signing in takes a password hash of a tenth of a second.
+            token = await in_own_thread(self.loop, partial(wire.token, limit))
         idle = self._idle.setdefault(endpoint.target, [])
         connection = None
         while idle and connection is None:

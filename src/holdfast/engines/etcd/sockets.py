@@ -15,7 +15,7 @@ from typing import cast
 from holdfast.engines.etcd.address import Address
 from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed, Conversation
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import within
+from holdfast.runtime.asyncio import connect, within
 
 _RECEIVED = 65536
 SILENT_FOR, ANSWERED_WITHIN = 10.0, 3.0
@@ -349,12 +349,11 @@ class LoopConnection(asyncio.Protocol):
     async def open(cls, address: Address, target: str, loop: asyncio.AbstractEventLoop, limit: float) -> LoopConnection:
         """Connect; CallFailed if that cannot be done in time."""
         host, port = _split(target)
-        name = (address.server_name or host) if address.tls else None
         made = cls(address, target, loop)
         try:
             # The files may be in the middle of being replaced.
             context = _context(address) if address.tls else None
-            await within(limit, loop.create_connection(lambda: made, host, port, ssl=context, server_hostname=name))
+            await within(limit, connect(loop, lambda: made, (host, port), context, address.server_name))
         except (OSError, TimeoutError) as error:
             made.close()
             raise _no_way(target, error) from error

@@ -195,8 +195,13 @@ class Wire:
         self._login: CallPool[None] = CallPool(1, lambda _: None)
         """The permission to sign in. A call that was interrupted while it had it loses it to the next one."""
 
+    @property
+    def known_token(self) -> str | None:
+        """What goes with every call: the proof of who we are, empty without a user; None if it has to be fetched."""
+        return self._token if self.address.user else ""
+
     def token(self, limit: float) -> str:
-        """What goes with every call: the proof of who we are, fetched when it is first needed."""
+        """The same, fetched when it is first needed."""
         if not self.address.user:
             return ""
         until = clock.now() + limit
