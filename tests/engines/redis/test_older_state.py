@@ -13,9 +13,10 @@ import pytest
 import redis as redis_py
 
 import holdfast
-from holdfast import HoldfastError, LockLost
+from holdfast import HoldfastError, LockLost, StaleToken
 from holdfast.engines.redis import ghosts
 from holdfast.engines.redis.ledger import Ledger
+from holdfast.fence import RedisFence
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
 from tests.faults.children import PATIENCE, eventually
@@ -136,6 +137,28 @@ def test_a_claim_that_was_granted_anew_is_not_taken_for_the_grant_before(world: 
     eventually(lambda: grant.lost.is_set(), "the loss was not reported")
 
 
+def test_a_permit_that_the_older_state_gives_again_is_lost_and_fenced_out(world: World) -> None:
+    """Redis does not know of it any more, and nothing else does: its holder hears of it with the reconnect."""
+    holder, others = world.client(60.0), world.client(60.0)
+    first = others.semaphore("s", limit=2).acquire()
+    world.snapshot()
+    grant = holder.semaphore("s", limit=2).acquire()
+    world.come_back()
+    again = others.semaphore("s", limit=2).acquire(wait=PATIENCE)
+    fence = RedisFence(world.operator)
+
+    assert (first.slot, grant.slot, again.slot) == (0, 1, 1)
+    assert again.token > grant.token
+    fence.check(again)
+    with pytest.raises(StaleToken):
+        fence.check(grant)
+    eventually(lambda: grant.lost.is_set(), "the loss was not reported")
+    assert first.valid
+    assert again.valid
+    first.release()
+    again.release()
+
+
 def test_a_watch_says_that_the_events_it_saw_were_lost(world: World) -> None:
     watcher, others = world.client(60.0), world.client(60.0)
     with watcher.watch("job") as events:
@@ -180,6 +203,28 @@ def test_a_waiter_whose_queue_was_evicted_is_granted_all_the_same(
     theirs = waiting.result(PATIENCE)
     assert theirs.token > grant.token
     theirs.release()
+
+
+def test_a_waiter_whose_semaphore_was_evicted_and_has_another_limit_now_is_told_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holdfast.locks.acquire, "FIRST_POLL", 0.1)
+    monkeypatch.setattr(holdfast.locks.acquire, "LAST_POLL", 0.1)
+    holder, other = world.client(60.0), world.client(60.0)
+    grant, theirs = holder.semaphore("s", limit=1).acquire(), holder.semaphore("t", limit=3).acquire()
+    waiting = world.threads.submit(other.semaphore("s", limit=1).acquire)
+    eventually(lambda: world.operator.zcard(f"{START}line:semaphore:s") == 1, "it did not get into the queue")
+    # As if it had been evicted, and taken with another limit since; in one step, so that no poll comes in between.
+    with world.operator.pipeline(transaction=True) as together:
+        together.delete(f"{START}line:semaphore:s", f"{START}wait:semaphore:s")
+        together.rename(f"{START}lock:semaphore:t", f"{START}lock:semaphore:s")
+        together.execute()
+
+    with pytest.raises(holdfast.InvalidRequest, match="in use with limit 3"):
+        waiting.result(PATIENCE)
+    for lost in (grant, theirs):
+        with pytest.raises(LockLost):
+            lost.release()
 
 
 def test_a_cell_that_went_back_is_not_shown_as_its_next_value(world: World) -> None:
