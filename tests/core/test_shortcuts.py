@@ -82,7 +82,7 @@ def test_a_shortcut_is_the_step_that_it_stands_for(given_commands: list[tuple[An
 
         assert found == expected
         expected.clear()
-        for part in ("rows", "alone", "counters", "mortal", "claims_of", "by_session"):
+        for part in ("rows", "alone", "counters", "mortal", "claims_of", "by_session", "usage"):
             assert getattr(short, part) == getattr(plain, part), part
         assert short.rivals.paths == plain.rivals.paths
         assert short.waiting.by_owner == plain.waiting.by_owner

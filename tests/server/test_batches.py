@@ -348,19 +348,17 @@ async def test_without_room_only_what_frees_some_is_taken(inside: Inside, store:
 
 async def test_a_user_s_sessions_are_those_that_were_kept(inside: Inside, store: GatedStore) -> None:
     client = await opened(inside, store, "session1")
-    counted = inside.service.openers.sessions
     client.send("HF.CLOSE", "session1")
     client.send("HF.OPEN", "session2", SECRET, 60_000)
     client.send("HF.OPEN", "session3", SECRET, 60_000)
     await inside.turn()
-    assert counted[""] == 2
+    assert inside.service.table.usage.of("").sessions == 2
 
     store.let(StoreFull("test", "the disk is full"))
     await inside.settle()
 
     assert list(inside.service.table.sessions) == ["session1"]
-    assert counted[""] == 1
-    assert inside.service.openers.drop("session1") == ""
+    assert inside.service.table.usage.of("").sessions == 1
 
 
 async def test_a_store_that_fails_stops_the_server_and_nobody_is_answered(inside: Inside, store: GatedStore) -> None:

@@ -238,6 +238,26 @@ async def test_a_snapshot_of_cells_that_cannot_be_compressed_is_made_and_read(
     assert found.cells == leader.service.table.cells
 
 
+async def test_what_each_user_takes_is_counted_the_same_by_a_server_that_takes_over(start: Start) -> None:
+    first = await start("one", options="&log_kib=1")
+    second = await start("two", leads=False)
+    for user in ("ada", "bob"):
+        await first.do(Open(Session(f"session-{user}", 60.0, 0.0, user=user)))
+        for number in range(30):
+            await first.do(Enter(claim(f"{user}/{number}", f"session-{user}")))
+        await first.do(CellSet("cell", user, b"value", user=user))
+    await first.do(CellSet("cell", "bob", b"another", user="ada"))
+    expected = first.service.table.usage
+    assert [expected.of("ada").claims, expected.of("ada").cells, expected.of("bob").cells] == [30, 2, 0]
+    assert (await first.in_etcd()).usage == expected
+
+    await first.node.resign()
+    await first.look_away()
+    await second.until(lambda: second.store.leads and second.service.elsewhere is None)
+
+    assert second.service.table.usage == expected
+
+
 async def test_the_last_step_of_a_snapshot_that_is_carried_out_late_once_more_changes_nothing(start: Start) -> None:
     leader = await start()
     await opened(leader, "a")

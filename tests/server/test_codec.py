@@ -43,7 +43,7 @@ def test_the_changes_of_a_whole_table_make_an_equal_one() -> None:
     table = table_of(WHAT_IS)
     assert vars(table_of(list(codec.whole(table)))).keys() == vars(table).keys()
     copy = table_of(list(codec.whole(table)))
-    for part in ("sessions", "rows", "counters", "tombstones", "cells", "watches", "letters", "claims_of"):
+    for part in ("sessions", "rows", "counters", "tombstones", "cells", "watches", "letters", "claims_of", "usage"):
         assert getattr(copy, part) == getattr(table, part), part
 
 

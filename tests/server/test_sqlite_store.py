@@ -32,7 +32,7 @@ from tests.core.walk import walk
 from tests.servers.process import wait_until
 
 TTL = 10.0
-KEPT = ("rows", "counters", "tombstones", "cells", "watches", "letters", "claims_of", "mortal")
+KEPT = ("rows", "counters", "tombstones", "cells", "watches", "letters", "claims_of", "mortal", "usage")
 
 
 class Served:

@@ -7,6 +7,7 @@ and let out when the store has kept the changes; so is every read, because it ma
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
@@ -70,7 +71,8 @@ class Batches:
         """What was applied since the last commit began, in order."""
         self.undo: list[Callable[[], None]] = []
         """What to do beside the table if `changes` are not kept, in order."""
-        self.cell_bytes = 0
+        self.cell_writes: Counter[str] = Counter()
+        """Bytes of cells that wait for the next commit, by user."""
         """Of values of cells among `changes`."""
         self.urgent = False
         """Whether somebody waits for `changes` to be kept; heartbeats alone do not."""
@@ -163,7 +165,7 @@ class Batches:
         self._turn_over()
 
     def _begin(self) -> None:
-        changes, self.changes, self.urgent, self.cell_bytes = self.changes, [], False, 0
+        changes, self.changes, self.urgent, self.cell_writes = self.changes, [], False, Counter()
         undo, self.undo = self.undo, []
         few = len(self.output) <= FEW and len(changes) <= FEW_CHANGES
         may_block = self.quick and (few or len(self.output) >= self._expected)
@@ -251,13 +253,13 @@ class Batches:
         for connection, data, replies in [*output, *since]:
             connection.let_out(data, replies, FULL)
         disappoint([*observers, *also])
-        self.changes, self.urgent, self.cell_bytes = [], False, 0
+        self.changes, self.urgent, self.cell_writes = [], False, Counter()
 
     def abandon(self) -> None:
         """Nothing of what was gathered is kept or let out: its connections are gone."""
         _, observers = self.take()
         disappoint(observers)
-        self.changes, self.undo, self.urgent, self.cell_bytes = [], [], False, 0
+        self.changes, self.undo, self.urgent, self.cell_writes = [], [], False, Counter()
 
     def kept(self) -> asyncio.Future[bool]:
         """Done when all that the table shows now is kept; False if it turned out that it is not."""

@@ -8,7 +8,7 @@ from holdfast.core.table import commands
 from holdfast.server import answers, grammar
 from holdfast.server.frames import Frame
 from holdfast.server.people_commands import KIND, readable
-from holdfast.server.wire_error import LimitReached, WireError
+from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
@@ -42,20 +42,14 @@ def put(connection: Connection, frame: Frame) -> bytes:
         raise WireError("HFINVALID", f"the value has {len(frame[2])} bytes, the limit value is {limits.value}")
     options = grammar.options(frame, 3, SET, limits)
     kind = options.get("kind", grammar.CELL)
-    if len(service.table.cells) >= limits.cells and (kind, name) not in service.table.cells:
-        raise LimitReached("cells", limits.cells, "delete some first")
-    if service.cell_room.after((kind, name), len(frame[2])) > limits.cell_bytes:
-        raise LimitReached("cell_bytes", limits.cell_bytes, "delete some cells first")
-    under_way = service.batches.cell_bytes
-    if under_way and under_way + len(frame[2]) > limits.cell_writes:
-        raise LimitReached("cell_writes", limits.cell_writes, "much is being written, try again later")
+    user = connection.user.name
+    service.quotas.cell(user, kind, name, frame[2])
     keep = options.get("keep")
     service.need_room()
-    reply = service.step(commands.CellSet(kind, name, frame[2], options.get("version"), keep))
+    reply = service.step(commands.CellSet(kind, name, frame[2], options.get("version"), keep, user))
     if isinstance(reply, commands.Mismatch):
         return answers.encode(reply, connection.resp, connection.user)
-    service.cell_room.put((kind, name), len(frame[2]))
-    service.batches.cell_bytes += len(frame[2])
+    service.batches.cell_writes[user] += len(frame[2])
     service.expect_death(None if keep is None else service.now + keep)
     return connection.resp.encode(["cell", reply.version])
 
@@ -70,7 +64,6 @@ def delete(connection: Connection, frame: Frame) -> bytes:
     reply = service.step(commands.CellSet(kind, name, None, options.get("version")))
     if isinstance(reply, commands.Mismatch):
         return answers.encode(reply, connection.resp, connection.user)
-    service.cell_room.drop((kind, name))
     return connection.resp.encode(["cell", 0])
 
 

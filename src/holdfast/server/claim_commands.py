@@ -62,17 +62,7 @@ def admit(service: Service, claim: Claim) -> None:
             f"claim {claim.id!r} is on {known.claim.name!r} ({known.claim.kind}) already: another lock, or another "
             "way to hold it, needs a claim id of its own",
         )
-    # What was taken away is remembered until it is released or left, so it has to count like what is held.
-    everybodys = len(table.rows) + table.stones
-    if everybodys >= limits.claims and known is None:
-        raise LimitReached("claims", limits.claims, "others have to release some first")
-    if everybodys >= limits.claims_per_session:
-        mine, stones = table.by_session.get(claim.session, ()), table.tombstones.get(claim.session, ())
-        full = len(mine) + len(stones) >= limits.claims_per_session
-        if full and claim.id not in mine and claim.id not in stones:
-            raise LimitReached(
-                "claims_per_session", limits.claims_per_session, "release or leave some first, also those that are gone"
-            )
+    service.quotas.claim(claim)
     line = table.lines.get((claim.kind, claim.name))
     if line is not None and claim.waits and len(line.queue) >= limits.waiters_per_lock and claim.id not in line.queue:
         raise LimitReached("waiters_per_lock", limits.waiters_per_lock, "try again later, or with WAIT 0")
@@ -156,9 +146,8 @@ def leave(connection: Connection, frame: Frame) -> bytes:
     service = connection.service
     id_, session = own_claim(connection, frame[1], sides_too=True)
     unanswered = bool(grammar.options(frame, 2, UNANSWERED, service.limits)) and connection.side
-    limits, table = service.limits, service.table
-    full = len(table.tombstones.get(session, ())) >= limits.withdrawn_per_session or table.stones >= limits.withdrawn
-    if unanswered and full and id_ not in table.tombstones.get(session, ()):
+    remembered = id_ in service.table.tombstones.get(session, ())
+    if unanswered and not remembered and not service.quotas.may_remember(session):
         # Too many to remember. What they are for is as well served by ending where a late acquire could come from.
         main = service.attachments.main(session)
         if main is not None:

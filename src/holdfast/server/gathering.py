@@ -107,19 +107,6 @@ class Gathering:
         service.tally.plain(len(done), [now - change.row.since for change in done if type(change) is DropRow])
         return done
 
-    def room(self, session: str) -> int:
-        """How many claims the session may make now, at least: when they are made there may be more, never fewer."""
-        service = self._service
-        limits, table = service.limits, service.table
-        everybodys = len(table.rows) + table.stones
-        left = limits.claims - everybodys
-        if left <= 0 or not service.store.has_room():
-            return 0
-        mine = everybodys  # as nearly always: nobody can have more
-        if everybodys >= limits.claims_per_session:
-            mine = len(table.by_session.get(session, ())) + len(table.tombstones.get(session, ()))
-        return min(left, limits.claims_per_session - mine)
-
     def _steps(self, requests: Iterable[Request]) -> Iterator[Plain]:
         """What plain requests ask for, until one of them is something else."""
         service = self._service
@@ -132,7 +119,7 @@ class Gathering:
             if size == 2 and frame[0] == RELEASE:
                 yield session, frame[1].decode(errors="replace"), None
                 continue
-            if size < 3 or frame[0] != ACQUIRE or self.room(session) <= 0:
+            if size < 3 or frame[0] != ACQUIRE or service.quotas.claims_left(session) <= 0:
                 return
             raw, name = frame[1], grammar.plain_name(frame[2])
             id_ = raw.decode(errors="replace")

@@ -76,7 +76,7 @@ def plain_steps(connection: Connection, kind: str, lines: Sequence[str]) -> Iter
     """What these lines ask for, until one of them is not plain."""
     service, session, holds = connection.service, connection.session, connection.user.holds
     longest = service.limits.text
-    room = 0 if grammar.is_counted(kind) else service.gathering.room(session)
+    room = 0 if grammar.is_counted(kind) else service.quotas.claims_left(session)
     for line in lines:
         if line[:1] == "-":
             yield session, f"{session}-{line[1:]}", None

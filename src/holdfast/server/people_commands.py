@@ -10,7 +10,7 @@ from holdfast.server import answers, grammar, listing
 from holdfast.server.frames import Frame
 from holdfast.server.resp import OK
 from holdfast.server.session_commands import own_session
-from holdfast.server.wire_error import LimitReached, WireError, may_not_read
+from holdfast.server.wire_error import WireError, may_not_read
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
@@ -74,12 +74,13 @@ def break_lock(connection: Connection, frame: Frame) -> bytes:
         raise WireError("NOPERM", f"no right to break {name!r}")
     options = grammar.options(frame, 2, BREAK, service.limits)
     kind, force = options.get("kind", grammar.LOCK), options.get("force", False)
-    stones = service.table.stones
+    usage = service.table.usage.total
+    before = usage.withdrawn
     after, upto = options.get("cursor", ((-1, ""), None))
     told = service.step(commands.Break(kind, name, force, service.work_per_step, after, upto))
     connection.spent = told.after is not None
     # Whoever is told to go once more, or made to, has its tombstone since the first time: it is one grant.
-    service.tally.broken += service.table.stones - stones
+    service.tally.broken += usage.withdrawn - before
     for id_ in told.claims:
         row = service.table.rows.get(id_)
         if row is not None:
@@ -94,21 +95,14 @@ def break_lock(connection: Connection, frame: Frame) -> bytes:
 def subscribe(connection: Connection, session: str, watch: str, kind: str, prefix: str) -> bytes:
     """Begin a watch, if there is room for another, and its id is not another watch's."""
     service = connection.service
-    watches, most = service.table.watches, service.limits.watches_per_session
-    known = watches.get((session, watch))
+    known = service.table.watches.get((session, watch))
     if known is not None and (known.kind, known.prefix) != (kind, prefix):
         # What the first has collected would be shown as the second's, to whoever may read only that.
         raise WireError(
             "HFINVALID", f"watch {watch!r} is on {known.prefix!r} ({known.kind}) already: another one needs its own id"
         )
     if known is None:
-        if service.table.mail.of(session) >= most:
-            raise LimitReached("watches_per_session", most, "HF.UNWATCH one first")
-        wide = not kind.startswith("cell:")
-        if wide and len(service.table.mail.wide) >= service.limits.prefix_watches:
-            raise LimitReached("prefix_watches", service.limits.prefix_watches, "others have to end some first")
-        if len(watches) >= service.limits.watches:
-            raise LimitReached("watches", service.limits.watches, "others have to end some first")
+        service.quotas.watch(session, wide=not kind.startswith("cell:"))
     service.need_room()
     reply = service.step(commands.Subscribe(session, watch, kind, prefix))
     return answers.encode(reply, connection.resp, connection.user)

@@ -73,11 +73,11 @@ def rebuild(first_number: int, portions: Iterable[Sequence[Record]], window: Win
             rows.append(make(record))
         else:
             others.append(record)
-    table.fill(rows)
-    # Letters have to find their watch, and come in the order of their numbers.
-    others.sort(key=lambda record: (record[0] == "L", record[3] if record[0] == "L" else 0))
+    # Claims count for the users of their sessions. Letters have to find their watch, in the order of their numbers.
+    others.sort(key=lambda record: (record[0] != "S", record[0] == "L", record[3] if record[0] == "L" else 0))
     for record in others:
         table.put(put_change(record))
+    table.fill(rows)
     return table
 
 

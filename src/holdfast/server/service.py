@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.table import Dictionary, commands, shortcuts
-from holdfast.core.table.changes import Change, DropCell, DropRow, DropSession, PutCounter, PutRow
+from holdfast.core.table.changes import Change, DropRow, DropSession, PutCounter, PutRow
 from holdfast.core.table.commands import GONE, GRANTED, LETTER, Command, Notice
 from holdfast.core.table.lines import DONE, granted
 from holdfast.core.table.machine import begin
@@ -22,14 +22,13 @@ from holdfast.model import Claim, Gone, Granted, Refused
 from holdfast.server import answers
 from holdfast.server.attachments import Attachments
 from holdfast.server.batches import FULL, Batches
-from holdfast.server.cell_room import CellRoom
 from holdfast.server.complaints import Complaints
 from holdfast.server.continuation import Continuation
 from holdfast.server.deaths import NEVER, Deaths
 from holdfast.server.gathering import Gathering
 from holdfast.server.held_back import HeldBack
 from holdfast.server.limits import Limits
-from holdfast.server.openers import Openers
+from holdfast.server.quotas import Quotas
 from holdfast.server.resp import OVER
 from holdfast.server.store import Store, StoreFull
 from holdfast.server.tally import Tally
@@ -92,7 +91,7 @@ class Service:
         self.complaints = Complaints()
         self.connections: set[Connection] = set()
         self.attachments = Attachments()
-        self.openers = Openers()
+        self.quotas = Quotas(self)
         self.waits = Waits(loop, self.wait_over, self.fetch_now, self._wait_stopped)
         self.unread = Unread(self)
         self.batches = Batches(store, loop, self.tally, self._end_turn, self.unread.told, self._refused, broken)
@@ -144,7 +143,6 @@ class Service:
         self._use(Dictionary())
         self.waits.reconcile({}, ())
         self.batches.abandon()
-        self.openers = Openers()
         self._allow()
 
     def _allow(self) -> None:
@@ -156,7 +154,6 @@ class Service:
 
     def _use(self, table: Dictionary) -> None:
         self.table = table
-        self.cell_room = CellRoom(self.table.cells.values())
         self.continuation.begin(self.table)
         self.deaths = Deaths(self.table)
         self.deaths.look()
@@ -178,7 +175,6 @@ class Service:
         for session in self.attachments.sessions():
             if session not in self.table.sessions:
                 self.end_session(session, "it was not kept: the disk is full")
-        self.openers.reconcile(self.table.sessions)
 
     def _wait_stopped(self, claim_id: str, since: float | None, until: float) -> None:
         """Nobody waits for the claim any more, unless what was decided is not kept."""
@@ -196,11 +192,6 @@ class Service:
         same = not connection.closing and not connection.session and connection.user is user
         if same and not taken and session in self.table.sessions:
             self.attachments.attach(connection, session, connection.side, connection.quiet)
-
-    def _count_again(self, session: str, opener: str) -> None:
-        """The same: whoever opened it has it still."""
-        if session in self.table.sessions:
-            self.openers.add(session, opener)
 
     def uptime(self) -> float:
         """Seconds since the start."""
@@ -268,8 +259,6 @@ class Service:
             if type(change) is DropRow:
                 self.tally.expired(change.row)
                 self.waits.forget(change.row.id)
-            elif type(change) is DropCell:
-                self.cell_room.drop((change.kind, change.name))
             elif type(change) is DropSession:
                 log.info("session ended", extra={"session": change.session})
                 self.end_session(change.session, "it ran out, or was closed")
@@ -409,7 +398,7 @@ class Service:
         """End the watches that are furthest behind while there are too many events that nobody fetches."""
         mail, limit = self.table.mail, self.limits.letters
         while mail.count > limit:
-            session, watch = max(mail.letters, key=lambda key: (len(mail.letters[key]), key))
+            session, watch = mail.furthest_behind(self.table.sessions)
             log.warning("a watch is too far behind: ended", extra={"session": session, "letters": mail.count})
             self.step(commands.Unsubscribe(session, watch))
             self.push(session, "hf.letter", session, watch)
@@ -436,9 +425,6 @@ class Service:
 
     def end_session(self, session: str, reason: str) -> None:
         """The session is no more: nobody speaks for it, and whoever waits under it is told."""
-        opener = self.openers.drop(session)
-        if opener is not None:
-            self.batches.undo.append(partial(self._count_again, session, opener))
         for connection in self.attachments.end(session):
             self.batches.undo.append(partial(self._attach_again, connection, session, connection.user))
             if self.waits.ended(connection):

@@ -15,7 +15,7 @@ from holdfast.core.table.rows import Session
 from holdfast.server import answers, grammar
 from holdfast.server.frames import Frame
 from holdfast.server.resp import OK, OVER
-from holdfast.server.wire_error import LimitReached, WireError
+from holdfast.server.wire_error import WireError
 
 if TYPE_CHECKING:
     from holdfast.server.connection import Connection
@@ -93,19 +93,15 @@ def open_session(connection: Connection, frame: Frame) -> bytes:
     proof = digest(secret)
     if known is not None and not hmac.compare_digest(known.digest, proof):
         raise WireError("HFSECRET", "the session's secret is another one")
-    user = connection.user.name
-    if known is None:
-        if len(service.table.sessions) >= limits.sessions:
-            raise LimitReached("sessions", limits.sessions, "close some, or wait until they run out")
-        if user and service.openers.sessions[user] >= limits.sessions_per_user:
-            raise LimitReached("sessions_per_user", limits.sessions_per_user, "close some, or wait until they run out")
+    user = connection.user.name if known is None else known.user
     ttl = max(ttl_ms / 1000, service.store.shortest_ttl)
-    session = Session(id_, ttl, 0.0, about.get("app", ""), about.get("host", ""), about.get("pid", 0), proof)
+    session = Session(id_, ttl, 0.0, about.get("app", ""), about.get("host", ""), about.get("pid", 0), proof, user)
+    if known is None:
+        service.quotas.session(session)
     service.need_room()
     reply = service.step(commands.Open(session))
     if isinstance(reply, commands.SessionOver):
         return OVER
-    service.openers.add(id_, user)
     service.attach(connection, id_, about.get("side", False), about.get("quiet", False))
     service.expect_death(service.now + reply.ttl)
     if known is None:
@@ -124,7 +120,6 @@ def resume(connection: Connection, frame: Frame) -> bytes:
         return OVER
     if not hmac.compare_digest(known.digest, digest(secret)):
         raise WireError("HFSECRET", "the session's secret is another one")
-    service.openers.add(id_, connection.user.name)
     service.attach(connection, id_, role.get("side", False), role.get("quiet", False))
     return connection.resp.encode(["open", answers.ms(known.ttl), id_, None])
 

@@ -39,7 +39,8 @@ def put(step: Step, command: CellSet) -> Asking[CellValue | Mismatch]:
         step.check_numbers(bucket)
         version = step.number(bucket)
         expires_at = None if command.keep is None else step.now + command.keep
-        step.changes.append(PutCell(Cell(command.kind, command.name, command.value, version, command.keep, expires_at)))
+        cell = Cell(command.kind, command.name, command.value, version, command.keep, expires_at, command.user)
+        step.changes.append(PutCell(cell))
     if step.watched:
         yield from step.post(LockEvent("changed", watch_kind(command.kind), command.name, "", "", step.wall))
     return CellValue(command.value, version)

@@ -133,6 +133,7 @@ class CellSet:
     value: bytes | None
     expected: int | None = None
     keep: float | None = None
+    user: str = ""
 
 
 @dataclass(slots=True)

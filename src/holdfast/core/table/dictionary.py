@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from holdfast.core.table import changes as ch
@@ -17,6 +17,7 @@ from holdfast.core.table.line import Line
 from holdfast.core.table.mailboxes import Mailboxes
 from holdfast.core.table.rivals import INFINITY, Rivals
 from holdfast.core.table.rows import WITHDRAWN, Cell, Row, Session, Tombstone
+from holdfast.core.table.usage import Usage
 from holdfast.core.table.waiting import Waiting
 from holdfast.model import Claim
 
@@ -29,6 +30,7 @@ class Dictionary:
     def __init__(self, first_number: int = 0) -> None:
         self.first_number = first_number
         self.sessions: dict[str, Session] = {}
+        self.usage = Usage(self.sessions)
         self.session_ends: Ends[str] = Ends()
         self.rows: dict[str, Row] = {}
         self.looked_at = 0
@@ -45,36 +47,31 @@ class Dictionary:
         """Rows with a `dies_at`."""
         self.counters: dict[int, int] = {}
         self.tombstones: dict[str, dict[str, Tombstone]] = {}
-        self.stones = 0
-        """How many tombstones there are, of all sessions."""
         self.cells: dict[Name, Cell] = {}
         self.mortal_cells: Ends[Name] = Ends()
         """Cells with an `expires_at`."""
-        self._use(Mailboxes())
-
-    def _use(self, mail: Mailboxes) -> None:
-        self.mail, self.watches, self.letters = mail, mail.watches, mail.letters
+        self.mail = Mailboxes(self.usage)
+        self.watches, self.letters = self.mail.watches, self.mail.letters
 
     def rebuilt(self) -> Dictionary:
         """The same table, with everything that follows from the rows made anew."""
         new = Dictionary(self.first_number)
-        new.sessions, new.counters, new.tombstones = self.sessions, self.counters, self.tombstones
-        new.stones = sum(map(len, self.tombstones.values()))
-        for session in self.sessions.values():
-            new.session_ends.put(session.id, session.expires_at)
-        new.cells = self.cells
-        for key, cell in self.cells.items():
-            if cell.expires_at is not None:
-                new.mortal_cells.put(key, cell.expires_at)
-        for watch in self.watches.values():
-            new.put(ch.PutWatch(watch))
-            for letter in self.letters.get((watch.session, watch.id), []):
-                new.put(ch.PutLetter(letter))
+        new.counters = self.counters
+        puts: list[tuple[Callable[[Any], ch.Change], Iterable[Any]]] = [
+            (ch.PutSession, self.sessions.values()),
+            (ch.PutTombstone, chain.from_iterable(each.values() for each in self.tombstones.values())),
+            (ch.PutCell, self.cells.values()),
+            (ch.PutWatch, self.watches.values()),
+            (ch.PutLetter, chain.from_iterable(self.letters.get(key, ()) for key in self.watches)),
+        ]
+        for make, found in puts:
+            for one in found:
+                new.put(make(one))
         new.fill(self.rows.values())
         return new
 
     def fill(self, rows: Iterable[Row]) -> None:
-        """Take very many claims, into an empty table."""
+        """Take very many claims, into a table that has their sessions and no claims yet."""
         put, self.directory.patience = self.put_row, INFINITY
         for row in sorted(rows, key=lambda row: row.order):
             put(row)
@@ -327,13 +324,6 @@ class Dictionary:
                 found.append(ask.WatcherAnswer(watch, letters[-1].number if letters else 0, len(letters)))
         return tuple(found)
 
-    def _mailbox(self, q: ask.Mailbox, now: float) -> ask.MailboxAnswer | None:
-        letters = self.letters.get((q.session, q.id))
-        if letters is None:
-            return None
-        found = tuple(letter for letter in letters if letter.number > q.after)
-        return ask.MailboxAnswer(found, letters[0].number if letters else 0)
-
     # Changes
 
     def put_row(self, row: Row) -> None:
@@ -343,6 +333,7 @@ class Dictionary:
         new = id_ not in self.rows
         if new:
             self.claims_of[claim.owner] = self.claims_of.get(claim.owner, 0) + 1
+            self.usage.claim(claim, 1)
             mine = self.by_session.get(claim.session)
             if mine is None:
                 mine = self.by_session[claim.session] = {}
@@ -395,6 +386,7 @@ class Dictionary:
         if "/" in claim.name:
             self.rivals.paths.drop(self.rows[id_])
         del self.rows[id_]
+        self.usage.claim(claim, -1)
         mine = self.by_session[claim.session]
         del mine[id_]
         if not mine:
@@ -408,14 +400,25 @@ class Dictionary:
             self.mortal.drop(id_)
 
     def _put_session(self, change: ch.PutSession) -> None:
-        self.sessions[change.session.id] = change.session
-        self.session_ends.put(change.session.id, change.session.expires_at)
+        session = change.session
+        known = self.sessions.get(session.id)
+        if known is None:
+            self.usage.session(session, 1)
+        elif known[3:] != session[3:]:
+            assert known.user == session.user, "its claims are counted for that user"
+            self.usage.session(known, -1)
+            self.usage.session(session, 1)
+        self.sessions[session.id] = session
+        self.session_ends.put(session.id, session.expires_at)
 
     def _drop_session(self, change: ch.DropSession) -> None:
-        self.sessions.pop(change.session, None)
-        self.session_ends.drop(change.session)
-        self.stones -= len(self.tombstones.pop(change.session, ()))
+        for stone in self.tombstones.pop(change.session, {}).values():
+            self.usage.tombstone(stone, -1)
         self.mail.drop_session(change.session)
+        session = self.sessions.pop(change.session, None)
+        if session is not None:
+            self.usage.session(session, -1)
+        self.session_ends.drop(change.session)
 
     def _put_counter(self, change: ch.PutCounter) -> None:
         self.counters[change.bucket] = change.last
@@ -423,24 +426,33 @@ class Dictionary:
     def _put_tombstone(self, change: ch.PutTombstone) -> None:
         stone = change.tombstone
         stones = self.tombstones.setdefault(stone.session, {})
-        self.stones += stone.claim_id not in stones
+        if stone.claim_id not in stones:
+            self.usage.tombstone(stone, 1)
         stones[stone.claim_id] = stone
 
     def _drop_tombstone(self, change: ch.DropTombstone) -> None:
         stones = self.tombstones.get(change.session, {})
-        self.stones -= stones.pop(change.claim_id, None) is not None
+        stone = stones.pop(change.claim_id, None)
+        if stone is not None:
+            self.usage.tombstone(stone, -1)
 
     def _put_cell(self, change: ch.PutCell) -> None:
         cell = change.cell
-        self.cells[cell.kind, cell.name] = cell
+        key = (cell.kind, cell.name)
+        self._forget_cell(key)
+        self.usage.cell(cell, 1)
+        self.cells[key] = cell
         if cell.expires_at is not None:
-            self.mortal_cells.put((cell.kind, cell.name), cell.expires_at)
-        else:
-            self.mortal_cells.drop((cell.kind, cell.name))
+            self.mortal_cells.put(key, cell.expires_at)
 
     def _drop_cell(self, change: ch.DropCell) -> None:
-        self.cells.pop((change.kind, change.name), None)
-        self.mortal_cells.drop((change.kind, change.name))
+        self._forget_cell((change.kind, change.name))
+
+    def _forget_cell(self, key: Name) -> None:
+        former = self.cells.pop(key, None)
+        if former is not None:
+            self.usage.cell(former, -1)
+        self.mortal_cells.drop(key)
 
 
 _ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
@@ -468,7 +480,7 @@ _ANSWERS: dict[type, Callable[[Dictionary, Any, float], Any]] = {
     ask.Counter: lambda self, q, now: self.last(q.bucket),
     ask.Watched: lambda self, q, now: bool(self.watches),
     ask.Watchers: Dictionary._watchers,
-    ask.Mailbox: Dictionary._mailbox,
+    ask.Mailbox: lambda self, q, now: self.mail.unfetched(q),
 }
 
 _PUTS: dict[type, Callable[[Dictionary, Any], None]] = {

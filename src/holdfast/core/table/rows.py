@@ -19,6 +19,8 @@ class Session(NamedTuple):
     pid: int = 0
     digest: str = ""
     """Of the secret by which it speaks, where sessions of strangers share a table: the lock server's."""
+    user: str = ""
+    """Who has opened it, where the lock server has users: all that it claims counts for that user."""
 
 
 class Row(NamedTuple):
@@ -64,6 +66,8 @@ class Cell(NamedTuple):
     version: int
     keep: float | None = None
     expires_at: float | None = None
+    user: str = ""
+    """Who wrote it last, where the lock server has users."""
 
 
 class Watch(NamedTuple):
@@ -74,6 +78,11 @@ class Watch(NamedTuple):
     kind: str
     """A kind, or the start of kinds that ends in a dot: all of a namespace."""
     prefix: str
+
+    @property
+    def of_cell(self) -> bool:
+        """Whether it is on one cell, and not on all names under a prefix."""
+        return self.kind.startswith("cell:")
 
     def hears(self, kind: str, name: str) -> bool:
         """Whether an event of this kind on this name is for it."""

@@ -30,6 +30,7 @@ def carry_out(table: Dictionary, steps: Iterable[Plain], now: float, done: list[
     rows, alone, lines, claims_of, by_session = table.rows, table.alone, table.lines, table.claims_of, table.by_session
     add, drop = table.directory.add, table.directory.drop
     number, counters = table.last(0), table.counters
+    usage, account = table.usage, table.usage.total
     alive = None
     stones: Iterable[str] = ()
     for session, id_, claim in steps:
@@ -37,7 +38,7 @@ def carry_out(table: Dictionary, steps: Iterable[Plain], now: float, done: list[
             found = table.sessions.get(session)
             if found is None or found.expires_at <= now:
                 break
-            alive, stones = session, table.tombstones.get(session, ())
+            alive, stones, account = session, table.tombstones.get(session, ()), usage.of(found.user)
         if id_ in stones:
             break
         if claim is not None:
@@ -53,12 +54,10 @@ def carry_out(table: Dictionary, steps: Iterable[Plain], now: float, done: list[
             else:
                 row = Row(claim, number, now, number, None, now + claim.max_hold)
                 table.mortal.put(id_, now + claim.max_hold)
-            mine = by_session.get(session)
-            if mine is None:
-                mine = by_session[session] = {}
+            mine = by_session.setdefault(session, {})
             rows[id_] = mine[id_] = alone[key] = row
-            owner = claim.owner
-            claims_of[owner] = claims_of.get(owner, 0) + 1
+            usage.count(claim, 1, account)
+            claims_of[claim.owner] = claims_of.get(claim.owner, 0) + 1
             add(key)
             done.append(PutRow(row))
         else:
@@ -70,6 +69,7 @@ def carry_out(table: Dictionary, steps: Iterable[Plain], now: float, done: list[
             if key not in alone or "/" in claim.name or claim.limit or claim.subtree or claim.session != session:
                 break
             del rows[id_], alone[key]
+            usage.count(claim, -1, account)
             mine = by_session[session]
             if len(mine) == 1:
                 del by_session[session]

@@ -275,7 +275,7 @@ CHANGES: dict[type, Callable[[Any, float], list[Asked]]] = {
     ch.PutCounter: lambda c, now: [(st.PUT_COUNTER, (c.bucket, c.last))],
     ch.PutTombstone: lambda c, now: [(st.PUT_TOMBSTONE, tuple(c.tombstone))],
     ch.DropTombstone: lambda c, now: [(st.DROP_TOMBSTONE, (c.session, c.claim_id))],
-    ch.PutCell: lambda c, now: [(st.PUT_CELL, tuple(c.cell))],
+    ch.PutCell: lambda c, now: [(st.PUT_CELL, tuple(c.cell[:6]))],
     ch.DropCell: lambda c, now: [(st.DROP_CELL, (c.kind, c.name))],
     ch.PutWatch: lambda c, now: [(st.PUT_WATCH, tuple(c.watch))],
     ch.DropWatch: lambda c, now: [(st.DROP_WATCH, (c.session, c.id)), (st.DROP_WATCH_MAIL, (c.session, c.id))],

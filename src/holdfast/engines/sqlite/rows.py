@@ -407,7 +407,7 @@ _PUTS: dict[type, Callable[[SqliteRows, Any], None]] = {
         lambda c: (c.tombstone.session, c.tombstone.claim_id, c.tombstone.reason),
     ),
     ch.DropTombstone: _statement("DELETE FROM tombstones WHERE session = ? AND claim_id = ?", lambda c: c),
-    ch.PutCell: _statement("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", lambda c: c.cell),
+    ch.PutCell: _statement("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", lambda c: c.cell[:6]),
     ch.DropCell: _statement("DELETE FROM cells WHERE kind = ? AND name = ?", lambda c: c),
     ch.PutWatch: _statement("INSERT OR REPLACE INTO watches VALUES (?, ?, ?, ?)", lambda c: c.watch),
     ch.DropWatch: SqliteRows._drop_watch,
