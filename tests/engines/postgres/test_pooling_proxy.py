@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import psycopg
 import pytest
 
@@ -78,3 +80,71 @@ def test_a_proxy_that_is_told_to_pool_transactions_while_it_runs_is_refused(
 
             eventually(refused)
             proxy.change_mode("session")
+
+
+def process_of(connection: psycopg.Connection) -> int:
+    """The server process that its open transaction runs in."""
+    (pid,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (0,)
+    return int(pid)
+
+
+def pools_transactions(proxy: PgBouncerServer) -> bool:
+    """Whether two clients that are connected get the same server process, one after the other."""
+    with psycopg.connect(proxy.url) as one, psycopg.connect(proxy.url) as two:
+        first = process_of(one)
+        one.rollback()
+        return first == process_of(two)
+
+
+def is_over(grant: holdfast.Grant) -> bool:
+    """Release it; the connections that the proxy has mixed up fail once each."""
+    try:
+        grant.release()
+    except holdfast.EngineUnavailable:
+        return False
+    except holdfast.LockLost:
+        return True
+    return True
+
+
+@pytest.mark.parametrize("recipe", ["table", "advisory"])
+def test_nothing_is_done_in_another_server_process_than_the_clients_own(
+    server: PostgresServer, schema: str, recipe: str
+) -> None:
+    """Not even at once, and where that process would take the statements for those of its own client."""
+    counted = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+    used = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
+    with PgBouncerServer(server, "session") as proxy, psycopg.connect(server.url, autocommit=True) as database:
+        url = f"{proxy.url}?schema={schema}&recipe={recipe}&application_name={schema}"
+        with ExitStack() as stack:
+            clients = [stack.enter_context(holdfast.connect(f"{url}{number}", ttl=60)) for number in range(2)]
+            processes: dict[int, holdfast.Client] = {}
+            for number, locks in enumerate(clients):
+                locks.lock(f"k{number}").acquire(wait=5.0).release()
+                processes |= dict.fromkeys((pid for (pid,) in database.execute(used, (f"{schema}{number}",))), locks)
+            proxy.change_mode("transaction")
+            eventually(lambda: pools_transactions(proxy))
+            # After this request each client's process is the pool's, which gives one of them to another client.
+            grants = [locks.lock(f"k{number}").acquire(wait=5.0) for number, locks in enumerate(clients)]
+            held = database.execute(counted).fetchone()
+            victims: list[holdfast.Client] = []
+            others: list[psycopg.Connection] = []
+
+            def takes_one_away() -> bool:
+                others.append(psycopg.connect(proxy.url))
+                pid = process_of(others[-1])
+                victims.extend([processes[pid]] if pid in processes else [])
+                return bool(victims)
+
+            eventually(takes_one_away)
+            with pytest.raises(holdfast.EngineUnavailable, match="pool_mode=session") as refused:
+                victims[0].lock("other").try_acquire()
+
+            assert refused.value.outcome == "not done"
+            assert database.execute(counted).fetchone() == held
+            for other in others:
+                other.close()
+            proxy.change_mode("session")
+            eventually(lambda: not pools_transactions(proxy))
+            for grant in grants:
+                eventually(lambda grant=grant: is_over(grant))  # type: ignore[misc]

@@ -292,6 +292,12 @@ class AdvisoryVerbs(NarrowVerbs):
                 bound.pending, interrupted.told = interrupted, False
                 self.holdings.look_up()
             return bool(held)
+        except SqlError as error:
+            # Another server process, or one that another client has reset: what was held is out of our reach. Else the
+            # end of the connection gives it back.
+            bound.wire.close()
+            self.holdings.lose(bound, CONNECTION_LOST)
+            raise lost(self.address, unavailable(self.address, error).problem, committing=True) from error
         except WireLost as error:
             self.holdings.lose(bound, CONNECTION_LOST)
             if error.late:

@@ -57,8 +57,6 @@ _SERVER = (
     " extract(epoch FROM pg_postmaster_start_time())))"
 )
 STANDBY = "the server is a standby, or in recovery: it takes no locks; give all hosts, and the primary is found"
-CHECK_EVERY = 1.0
-"""How often a connection through a proxy is asked whether it still leads to the same server process, in seconds."""
 
 
 class Checked:
@@ -95,7 +93,7 @@ class Connections:
             raise lost(self.address.shown, "all connections were busy", committing=False)
         try:
             wire = item.value
-            if wire is None or not await self._same_process(wire, until):
+            if wire is None:
                 self._check_open()
                 item.value = wire = await self._connect(until)
                 self._check_open(wire)
@@ -132,24 +130,6 @@ class Connections:
             return item.value
         self.pool.give(item)
         return None
-
-    async def _same_process(self, wire: Wire, until: float) -> bool:
-        """Whether the same server process still answers; False if none does any more.
-
-        A proxy can be told to pool transactions while it runs: then it is another one, and that is refused.
-        """
-        if wire.server_pid == wire.backend_pid or clock.now() < wire.checked_at + CHECK_EVERY:
-            return True
-        try:
-            (pid,) = await wire.send([proxy.PID], until)
-        except (SqlError, WireLost):
-            self._forget(wire)
-            return False
-        if pid != wire.server_pid:
-            self._forget(wire)
-            raise EngineUnavailable(self.address.shown, proxy.EXPLANATION, "not done")
-        wire.checked_at = clock.now()
-        return True
 
     def _check_open(self, fresh: Wire | None = None) -> None:
         """Whoever was connecting while everything was closed has a wire that nobody else would close."""
@@ -231,7 +211,8 @@ class Connections:
             again, ready = self.schema.proxy_checked, self.sockets.ready
             await proxy.refuse_transaction_pooling(self.address, wire, ready, until, again)
             self.schema.proxy_checked = True
-            wire.checked_at = clock.now()
+            # It can be told to pool transactions while it runs: then it is another one, and that is refused.
+            wire.keep_to_server_process()
         number = wire.connection.server_version
         settings = self.settings | (SETTINGS_14 if number >= 140000 else {})
         settings |= SETTINGS_17 if number >= 170000 else {}

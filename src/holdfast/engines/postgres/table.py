@@ -400,6 +400,10 @@ class PostgresTable:
         """Roll back. What a message that failed had prepared is not known any more, so all of it is prepared anew."""
         if not wire.alive or not (wire.in_transaction or wire.unsure):
             return
+        if wire.unsure and not wire.direct:
+            # Another client of the proxy may have had the server process meanwhile, and reset it.
+            wire.close()
+            return
         wire.prepared.clear()
         try:
             await wire.send(["ROLLBACK", "DEALLOCATE ALL"], max(until, clock.now() + 0.2))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.engines.postgres.wire import SqlError
+from holdfast.engines.postgres.proxy import EXPLANATION
+from holdfast.engines.postgres.wire import MOVED, SqlError
 from holdfast.errors import EngineUnavailable, Outcome
 
 AGAIN = frozenset({
@@ -25,6 +26,7 @@ _ADVICE = {
     "42P01": "the schema of the lock table is gone",
     "3F000": "the schema of the lock table is gone",
     "57014": "the server cancelled the statement",
+    MOVED: EXPLANATION,
 }
 
 

@@ -30,6 +30,11 @@ _EVENTS: dict[int, int] = {pq.PollingStatus.READING: READ, pq.PollingStatus.WRIT
 _read_json = json.JSONDecoder().decode
 
 
+MOVED = "HFPID"
+"""The state of an error of ours: a proxy has given us another server process."""
+_ANOTHER, _NO_NUMBER = "is another server process", "22P02"
+
+
 class SqlError(Exception):
     """The server refused a statement. Nothing of its transaction is kept."""
 
@@ -107,12 +112,10 @@ class Wire:
         """Whether no pooling proxy stands in between."""
         self.server_pid = 0
         """The server process that answers."""
-        self.checked_at = 0.0
-        """When that was last seen, if a proxy stands in between."""
         self.server = ""
         """Which server it leads to: its system identifier and start time."""
         self.preamble: tuple[str, ...] = ()
-        """What comes first in every message."""
+        """What comes first in every message that begins a transaction."""
         self.prepared: set[str] = set()
         self.unsure = False
         """Whether a message failed that may have prepared something."""
@@ -154,7 +157,8 @@ class Wire:
             raise WireLost("the connection was closed")
         try:
             self.busy = True
-            self.connection.send_query(";".join([*self.preamble, *parts]).encode())
+            before = () if self.in_transaction else self.preamble
+            self.connection.send_query(";".join([*before, *parts]).encode())
             while self.connection.flush():
                 await self._wait(WRITE, until)
         except psycopg.OperationalError as error:
@@ -165,7 +169,10 @@ class Wire:
             raise
 
     async def post_prepared(self, name: bytes, values: list[bytes], until: float) -> None:
-        """The same for one prepared statement: the server neither parses nor plans."""
+        """The same for one prepared statement: the server neither parses nor plans. Every value is a number."""
+        if self.preamble:
+            await self.post([f"EXECUTE {name.decode()}({','.join(value.decode() for value in values)})"], until)
+            return
         if not self.alive:
             raise WireLost("the connection was closed")
         try:
@@ -221,10 +228,23 @@ class Wire:
         self.busy = False
         if failure is None:
             return values
+        if failure.state == MOVED:
+            self.close()
+            raise failure
         if connection.status != pq.ConnStatus.OK or failure.state.startswith(("57P", "08")):
             self.close()
             raise WireLost(failure.message)
         raise failure
+
+    def keep_to_server_process(self) -> None:
+        """From now on every transaction fails with the state MOVED, unless it runs in this server process.
+
+        A proxy that pools transactions gives all statements of one message to one server process.
+        """
+        pid = "pg_catalog.pg_backend_pid()"
+        other = f"({pid}::pg_catalog.text OPERATOR(pg_catalog.||) ' {_ANOTHER}')::pg_catalog.int4::pg_catalog.text"
+        # What gives an empty text counts as nothing. The number is not known before it runs, so it cannot fail before.
+        self.preamble = (f"SELECT CASE WHEN {pid} OPERATOR(pg_catalog.=) {self.server_pid} THEN '' ELSE {other} END",)
 
     async def _wait(self, event: int, until: float) -> None:
         if not await self.ready(self.connection.socket, event, until):
@@ -288,6 +308,8 @@ def _error(result: pq.abc.PGresult) -> SqlError:
     state = (result.error_field(field.SQLSTATE) or b"").decode()
     message = (result.error_field(field.MESSAGE_PRIMARY) or result.error_message).decode(errors="replace").strip()
     detail = (result.error_field(field.MESSAGE_DETAIL) or b"").decode(errors="replace")
+    if state == _NO_NUMBER and _ANOTHER in message:
+        state = MOVED
     return SqlError(state or "08000", message, detail)
 
 
