@@ -23,6 +23,17 @@ def long_file(source: str) -> Iterator[str]:
         yield f"{lines} lines, more than {MOST_LINES_A_FILE}"
 
 
+def listed_items(source: str) -> Iterator[str]:
+    """`list(x.items())`: it makes tuples, so garbage may be collected in it, and then another thread may change `x`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "list":
+            (made,) = node.args or (None,)
+            items = made.func if isinstance(made, ast.Call) else None
+            # What a call has just made is nobody else's.
+            if isinstance(items, ast.Attribute) and items.attr == "items" and not isinstance(items.value, ast.Call):
+                yield f"{node.lineno}: x.copy().items() is one step"
+
+
 def long_functions(source: str) -> Iterator[str]:
     """Functions longer than a screen, docstring included, decorators not."""
     for node in ast.walk(ast.parse(source)):
@@ -114,6 +125,12 @@ def test_no_file_is_too_long() -> None:
 
 def test_no_function_is_too_long() -> None:
     assert _found(_files(".py"), long_functions) == []
+
+
+def test_no_dictionary_is_listed_by_its_items() -> None:
+    assert _found(_files(".py"), listed_items) == []
+    assert len(list(listed_items("for key, value in list(self.calls.items()): ..."))) == 1
+    assert list(listed_items("for key, value in self.calls.copy().items(): ...; list(calls); list()")) == []
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

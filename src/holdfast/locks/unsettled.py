@@ -77,7 +77,7 @@ class Unsettled:
         """
         found: list[Entry] = []
         now = self._io.now()
-        for entry, call in list(self._calls.items()):
+        for entry, call in self._calls.copy().items():
             if not self._io.has_ended(call):
                 self._seen.pop(entry, None)
             elif now - self._seen.setdefault(entry, now) >= patience and self._calls.pop(entry, self) is not self:
@@ -97,7 +97,7 @@ class Unsettled:
         if not self._calls and not self.scopes:
             return []
         mine = hold.entries
-        found = [entry for entry, call in list(self._calls.items()) if entry in mine and self._io.has_ended(call)]
+        found = [entry for entry, call in self._calls.copy().items() if entry in mine and self._io.has_ended(call)]
         found = [entry for entry in found if self._calls.pop(entry, self) is not self]
         over = [scope for scope in list(self.scopes) if scope.is_over]
         for scope in over:

@@ -44,7 +44,7 @@ class Collector:
         ):
             yield CounterMetricFamily(name, text, value=value)
         errors = CounterMetricFamily("holdfast_errors", "Error replies.", labels=["user", "error"])
-        for (user, word), count in list(tally.errors.items()):
+        for (user, word), count in tally.errors.copy().items():
             errors.add_metric([user, word], count)
         yield errors
 

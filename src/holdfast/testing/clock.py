@@ -103,7 +103,7 @@ class Clock:
         self.changed.wait_for(self._settled, PATIENCE)
 
     def _settled(self) -> bool:
-        for bell, thread in list(self._keepers.items()):
+        for bell, thread in self._keepers.copy().items():
             if not thread.is_alive():
                 del self._keepers[bell]
             elif bell.paused:

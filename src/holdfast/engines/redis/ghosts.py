@@ -58,7 +58,7 @@ class Ghosts:
                 break
         now = clock.now()
         self._seen = {id_: self._seen.get(id_, now) for id_ in strange}
-        for id_, first in list(self._seen.items()):
+        for id_, first in self._seen.copy().items():
             if now - first >= LAID_AFTER:
                 log.warning(
                     "Redis came back with claim %s on %r, which was given back before: withdrawn", id_, strange[id_]

@@ -99,7 +99,7 @@ class Team:
         self, round_: Round, waiting: dict[int, int], answers: Answers, until: float, alone: bool
     ) -> None:
         """Take the answers one after the other while they come at once: most have come when the first one has."""
-        for number, node in list(waiting.items()):
+        for number, node in waiting.copy().items():
             connection = self.connections[node]
             assert connection is not None
             if not connection.plain:

@@ -296,7 +296,7 @@ class SqliteEngine:
 
     def sessions_elsewhere(self, file: FileIdentity) -> list[str]:
         """Sessions that were opened in a file which the path has no longer."""
-        return [session for session, opened_in in list(self.sessions.items()) if opened_in != file]
+        return [session for session, opened_in in self.sessions.copy().items() if opened_in != file]
 
     def end_elsewhere(self, session: str) -> None:
         """This session was opened in a file which the path has no longer: let its keeper ask, and find that out."""

@@ -317,7 +317,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def _read_watch_event(self, buffer: Any, offset: int) -> None:
         if self.link.streams:
             event, _ = Watch.deserialize(buffer, offset)
-            for root, tell in list(self.link.streams.items()):
+            for root, tell in self.link.streams.copy().items():
                 if event.path.startswith(root):
                     tell(event.type, event.path)
         super()._read_watch_event(buffer, offset)

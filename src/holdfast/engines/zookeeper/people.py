@@ -193,7 +193,7 @@ class PeopleVerbs(ClaimVerbs):
         """Remove claims that were told to go and whose time is over."""
         removed = 0
         next_death: float | None = None
-        for key, condemned in list(self.ledger.condemned.items()):
+        for key, condemned in self.ledger.condemned.copy().items():
             left = condemned.due - self.io.now()
             if left > 0:
                 next_death = left if next_death is None else min(next_death, left)

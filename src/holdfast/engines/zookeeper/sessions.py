@@ -120,7 +120,7 @@ class SessionVerbs(Part):
         with suppress(EngineUnavailable, LinkOver):  # another day: the heartbeat itself was answered
             await self.set_aside(link, link.beat_zxid, until, early=True)
             await self.tidier.step(link, until)
-        gone = tuple((id_, reason) for id_, reason in list(link.gone.items()) if id_ in member.claims)
+        gone = tuple((id_, reason) for id_, reason in link.gone.copy().items() if id_ in member.claims)
         return Renewed(granted(min(good, link.negotiated * SHARE)), gone)
 
     async def _beat(self, link: Link, session: str, until: float) -> bool:

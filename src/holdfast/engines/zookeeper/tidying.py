@@ -41,7 +41,7 @@ class Tidier:
         """Remove what is due, a little at a time."""
         now = self.verbs.io.now()
         used = self.verbs.ledger.used
-        due = [path for path, at in list(used.items()) if at <= now - UNUSED][:A_STEP]
+        due = [path for path, at in used.copy().items() if at <= now - UNUSED][:A_STEP]
         if due:
             for path in due:
                 used.pop(path, None)
