@@ -70,7 +70,9 @@ def test_nothing_before_the_last_at_sign_is_shown_whether_the_url_is_valid_or_no
             seen = f"{refused} {refused!r} {refused.value} {refused.__cause__}"
 
         assert re.findall("zzz|qqq|123", f"{seen} {shown(text)}") == [], text
-        assert shown(text).endswith(text.rpartition("@")[2].partition("?")[0])
+        before, _, after = text.rpartition("@")
+        # An `@` behind `?name=` may belong to a secret option.
+        assert shown(text).endswith("…" if "=" in before.partition("?")[2] else after.partition("?")[0])
 
 
 def test_an_at_sign_in_a_path_or_an_option_is_written_with_its_number() -> None:

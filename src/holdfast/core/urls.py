@@ -17,12 +17,15 @@ _EXAMPLES = "an engine URL looks like sqlite:///locks.db or redis://127.0.0.1:63
 def shown(text: str) -> str:
     """An address fit for a message: nothing between `//` and the last `@`, and no options.
 
-    A password may contain any character, also where the address is not valid. So the last `@` decides.
+    A password may contain any character, also where the address is not valid. So the last `@` decides, unless
+    it may belong to an option: then nothing after `//` is shown.
     """
     scheme, slashes, rest = text.partition("//")
     if not slashes:
         scheme, rest = "", text
-    _, at, rest = rest.rpartition("@")
+    before, at, rest = rest.rpartition("@")
+    if "=" in before.partition("?")[2]:
+        at, rest = "", "…"
     rest = rest.partition("?")[0] if at or "?" not in rest else f"{rest.partition('?')[0]}?…"
     if not _SCHEME.fullmatch(scheme.removesuffix(":")):
         scheme, slashes = "", slashes and f"…{slashes}"

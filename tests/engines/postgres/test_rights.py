@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast import aio
 from holdfast.verify.servers.postgres import PostgresServer
 
 
@@ -59,3 +61,17 @@ def test_the_ddl_says_nothing_for_a_bad_schema_name() -> None:
 
     assert done.returncode != 0
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize("recipe", ["", "?recipe=advisory"])
+async def test_a_role_that_is_refused_is_not_shown(server: PostgresServer, recipe: str) -> None:
+    """It is what the URL has before its `@`, and perhaps a password in the wrong place."""
+    url = f"postgresql://zqz:zqz@127.0.0.1:{server.port}/postgres{recipe}"
+    with holdfast.connect(url) as locks, pytest.raises(holdfast.EngineUnavailable, match="does not exist") as refused:
+        locks.lock("k").acquire(wait=1.0)
+    async with aio.connect(url) as tasks:
+        with pytest.raises(holdfast.EngineUnavailable, match="does not exist") as refused_too:
+            await tasks.lock("k").acquire(wait=1.0)
+
+    for error in (refused.value, refused_too.value):
+        assert "zqz" not in "".join(traceback.format_exception(error))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
 
 READ, WRITE = 1, 2
 Ready = Callable[[int, int, float], Awaitable[bool]]
@@ -313,18 +314,25 @@ def _error(result: pq.abc.PGresult) -> SqlError:
     return SqlError(state or "08000", message, detail)
 
 
+def _refusal(connection: pq.abc.PGconn, conninfo: str) -> str:
+    """Why a connection was refused, without the user: no message shows what a URL has before its last `@`."""
+    said = connection.get_error_message().strip()
+    user = conninfo_to_dict(conninfo).get("user")
+    return said.replace(f'"{user}"', '"…"') if user else said
+
+
 async def dial(conninfo: str, place: int, ready: Ready, until: float) -> Wire:
     """Open a connection; WireLost if that fails or takes too long."""
     try:
         connection = pq.PGconn.connect_start(conninfo.encode())
         while True:
             if connection.status == pq.ConnStatus.BAD:
-                raise WireLost(connection.get_error_message().strip())
+                raise WireLost(_refusal(connection, conninfo))
             step = connection.connect_poll()
             if step == pq.PollingStatus.OK:
                 break
             if step == pq.PollingStatus.FAILED:
-                raise WireLost(connection.get_error_message().strip())
+                raise WireLost(_refusal(connection, conninfo))
             event = READ if step == pq.PollingStatus.READING else WRITE
             if not await ready(connection.socket, event, until):
                 raise WireLost("the server did not answer in time", late=True)
