@@ -17,8 +17,9 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast.core.table.commands import Inspect
 from holdfast.engines.sqlite.engine import SqlitePort
-from holdfast.runtime import machine
+from holdfast.runtime import clock, machine
 from tests.faults.children import ROOT, eventually
 from tests.faults.puppet import Puppet
 
@@ -52,6 +53,18 @@ def use(url: str) -> int:
     """Take a lock once; its token."""
     with holdfast.connect(url) as locks, locks.lock("k") as grant:
         return grant.token
+
+
+def test_a_thread_that_asks_a_closed_client_opens_no_connection(url: str) -> None:
+    """Nothing would close it again, which Python 3.13 warns of."""
+    with holdfast.connect(url) as locks:
+        locks.lock("k").acquire().release()
+        port = locks._core.engine.ports[0]  # type: ignore[attr-defined]
+    with pytest.raises(holdfast.EngineUnavailable, match="the client was closed") as refused:
+        port.call(Inspect("lock", "k"), clock.now() + 1.0)
+
+    assert refused.value.outcome == "not done"
+    assert port.connection is None
 
 
 def refusal(url: str) -> str:

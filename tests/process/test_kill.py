@@ -10,7 +10,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -74,11 +74,10 @@ def check_nothing_is_left(url: str, folder: Path, highest: int) -> None:
                 assert grant.token > highest
         assert time.monotonic() - began < TTL + 1.0
         assert locks.list() == []
-    with sqlite3.connect(folder / "locks.db") as database:
+    with closing(sqlite3.connect(folder / "locks.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert database.execute("SELECT count(*) FROM claims").fetchone() == (0,)
         eventually(lambda: not list((folder / "locks.db-wake").iterdir()), "pipes of dead sessions were left")
-    database.close()
 
 
 def test_the_judge_sees_a_run_without_the_lock(tmp_path: Path) -> None:

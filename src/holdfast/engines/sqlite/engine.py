@@ -93,6 +93,7 @@ class SqlitePort:
         self.file: FileIdentity
         """What the connection is to."""
         self.rows: SqliteRows
+        self.closed = False
 
     def call(self, request: Command, until: float) -> Any:
         """Run a command; EngineUnavailable if the file is not to be had in time."""
@@ -114,6 +115,9 @@ class SqlitePort:
             if self.connection is not None and self.engine.file.identity() != self.file:
                 self.engine.file.check_again()
                 self.disconnect()
+            if self.closed:
+                # A thread that asked while the client was closed would open a connection that nothing closes.
+                raise EngineUnavailable(self.engine.address, "the client was closed", "not done")
             if self.connection is None:
                 self.connection, self.file = self.engine.file.connect()
                 self.rows = SqliteRows(self.connection)
@@ -207,6 +211,7 @@ class SqlitePort:
 
     def close(self) -> None:
         with self.turn:
+            self.closed = True
             self.disconnect()
 
     def disconnect(self) -> None:
