@@ -29,7 +29,7 @@ marathon: $(VENV)/.dev servers ## every fault test for hours: thousands of kills
 		$(BIN)/pytest --timeout 1800 tests/core tests/process tests/interrupts tests/engines tests/fence tests/server tests/verify tests/without_lock tests/simulate tests/cluster $(ARGS)
 
 bench: $(VENV)/.bench ## measure the embedded engine; another one: make bench ARGS="URL"
-	@$(BIN)/holdfast bench $(ARGS)
+	@$(BIN)/$(if $(wildcard bench/$(firstword $(ARGS)).py),python -m bench.$(ARGS),holdfast bench $(ARGS))
 
 docs: $(VENV)/.docs ## build the documentation into site/
 	@$(BIN)/mkdocs build --strict --quiet
