@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,15 +12,17 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast import EngineUnavailable, HoldfastError
+from holdfast import EngineUnavailable, HoldfastError, aio
 from holdfast.core import names
 from holdfast.engines.postgres import fast
 from holdfast.engines.postgres.commits import VerbCall
 from holdfast.engines.postgres.crowd import Crowd, Seat
 from holdfast.engines.postgres.schema import lock_class
 from holdfast.engines.postgres.sockets import ThreadTurns
+from holdfast.engines.postgres.step import Message
 from holdfast.engines.postgres.table import PostgresTable
 from holdfast.engines.postgres.wire import WireLost
+from holdfast.locks import acquire
 from holdfast.model import Claim
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import run
@@ -51,6 +54,7 @@ class Scene:
         self.wait_for(1)
         wait_until(lambda: bool(self.table.crowded), WITHIN, "its own client knowing of it")
         (self.crowd,) = self.table.crowded.values()
+        self.groups.clear()  # the first one asked alone
         assert run(self.crowd.door.take(clock.now() + WITHIN))
         # Shut until the test opens it, not until the call that took it has ended.
         self.crowd.door._pool.items[0].call = None  # type: ignore[attr-defined]
@@ -175,7 +179,7 @@ def test_who_gave_up_before_the_door_gets_no_place(scene: Scene) -> None:
 
 
 def test_who_asks_takes_along_who_wants_the_same() -> None:
-    crowd = Crowd(ThreadTurns())
+    crowd = Crowd(ThreadTurns(), ThreadTurns())
     seats = [
         Seat(replace(CLAIM, id="s-1")),
         Seat(replace(CLAIM, id="s-2", owner="s/2", mode="shared")),
@@ -190,3 +194,59 @@ def test_who_asks_takes_along_who_wants_the_same() -> None:
 
     assert crowd.take(late) == [seats[0], late]
     assert crowd.seats == []
+
+
+async def test_hundreds_that_come_at_once_ask_together_and_leave_together(
+    connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that came before their client knew that they have to queue."""
+    rival = connect()
+    held = rival.lock("k").acquire()
+    sent = 0
+    send = Message.send
+
+    async def counted(message: Message, until: float) -> Any:
+        nonlocal sent
+        sent += message.wire in table.connections.open
+        return await send(message, until)
+
+    monkeypatch.setattr(Message, "send", counted)
+    async with aio.connect(url) as locks:
+        io: Any = locks._core.verbs.io
+        table: PostgresTable = io.port
+        waiters = [asyncio.create_task(locks.lock("k").acquire()) for _ in range(300)]
+        await asyncio.to_thread(wait_until, lambda: len(rival.inspect("k").waiters) == 300, WITHIN, "300 in the queue")
+        assert sent < 100
+        sent = 0
+        for waiter in waiters[1:]:
+            waiter.cancel()
+        await asyncio.gather(*waiters[1:], return_exceptions=True)
+
+        assert len((await locks.inspect("k")).waiters) == 1
+        assert sent < 100
+        await asyncio.to_thread(held.release)
+        await (await waiters[0]).release()
+
+
+async def test_a_reader_behind_a_writer_that_leaves_is_granted_beside_the_reader_before_it(
+    connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acquire, "FIRST_POLL", 10 * WITHIN)
+    rival = connect()
+    held = rival.rwlock("k").read().acquire()
+
+    async def queued(waiters: int) -> None:
+        await asyncio.to_thread(wait_until, lambda: len(rival.inspect("k").waiters) == waiters, WITHIN, "a queue")
+
+    async with aio.connect(url) as locks:
+        writer = asyncio.create_task(locks.rwlock("k").write().acquire())
+        await queued(1)
+        reader = asyncio.create_task(locks.rwlock("k").read().acquire())
+        await queued(2)
+        writer.cancel()
+        grant = await asyncio.wait_for(reader, WITHIN)
+        await asyncio.gather(writer, return_exceptions=True)
+
+        assert (grant.valid, held.valid) == (True, True)
+        await grant.release()
+        await asyncio.to_thread(held.release)

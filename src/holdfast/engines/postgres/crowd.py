@@ -17,9 +17,12 @@ LONGEST = 16
 """How many times as long at most, one for every four in line: there is time until its turn comes, and others come
 meanwhile who ask with it. A place that is taken alone costs a crowded lock nearly as much as passing it on."""
 
+MOST_LEAVING = 1_000
+"""Claims that leave a queue in one message."""
+
 
 class Seat:
-    """One who wants a place."""
+    """One who wants a place, or gives it up."""
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
@@ -39,10 +42,11 @@ def alike(claim: Claim) -> tuple[object, ...]:
 class Crowd:
     """Those of one client who want a place in the same line."""
 
-    def __init__(self, door: Turns) -> None:
-        self.door = door
-        """One of them asks at a time."""
+    def __init__(self, door: Turns, exit_door: Turns) -> None:
+        self.door, self.exit_door = door, exit_door
+        """One of them asks at a time: of those that come, and of those that go."""
         self.seats: list[Seat] = []
+        self.leaving: list[Seat] = []
         self.passed_on = 0.0
         """When the lock was last passed on from here."""
         self.length = 0
@@ -63,3 +67,8 @@ class Crowd:
             if alike(seat.claim) == alike(mine.claim) and not seat.over:
                 found.setdefault(seat.claim.owner, seat)
         return list(found.values())
+
+    def take_leaving(self) -> list[Seat]:
+        """Those that leave the queue now, in the order in which they came."""
+        seats, self.leaving = self.leaving[:MOST_LEAVING], self.leaving[MOST_LEAVING:]
+        return [seat for seat in seats if not seat.over]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import select
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from holdfast.engines.postgres.wire import WRITE, Wire
 from holdfast.runtime import clock
 from holdfast.runtime.call_pool import CallPool, PoolItem
+from holdfast.runtime.task_turns import TaskTurns, settle
 
 
 class Turns(Protocol):
@@ -100,39 +100,6 @@ class ThreadSockets:
         return ThreadPool(most, discard)
 
 
-class TaskTurns:
-    """Turns of tasks."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, number: int = 1) -> None:
-        self._free, self._loop = number, loop
-        self._line: deque[asyncio.Future[bool]] = deque()
-
-    async def take(self, until: float) -> bool:
-        if self._free and not self._line:
-            self._free -= 1
-            return True
-        mine: asyncio.Future[bool] = self._loop.create_future()
-        self._line.append(mine)
-        timer = self._loop.call_later(max(0.0, until - clock.now()), _settle, mine, False)
-        try:
-            return await asyncio.shield(mine)
-        except asyncio.CancelledError:
-            if mine.done() and mine.result():
-                self.give()
-            _settle(mine, False)
-            raise
-        finally:
-            timer.cancel()
-
-    def give(self) -> None:
-        while self._line:
-            following = self._line.popleft()
-            if not following.done():
-                following.set_result(True)
-                return
-        self._free += 1
-
-
 class TaskPool:
     """Wires of tasks."""
 
@@ -171,9 +138,9 @@ class LoopSockets:
         loop = self._loop
         came: asyncio.Future[bool] = loop.create_future()
         add, remove = (loop.add_writer, loop.remove_writer) if event == WRITE else (loop.add_reader, loop.remove_reader)
-        add(descriptor, _settle, came, True)
+        add(descriptor, settle, came, True)
         self._awaited[descriptor] = came
-        timer = loop.call_later(max(0.0, until - clock.now()), _settle, came, False)
+        timer = loop.call_later(max(0.0, until - clock.now()), settle, came, False)
         try:
             return await came
         finally:
@@ -189,7 +156,7 @@ class LoopSockets:
             # The loop would go on believing that it watches whatever has this number next.
             self._loop.remove_reader(descriptor)
             self._loop.remove_writer(descriptor)
-            _settle(came, True)
+            settle(came, True)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -199,8 +166,3 @@ class LoopSockets:
 
     def pool(self, most: int, discard: Callable[[Wire], object]) -> TaskPool:
         return TaskPool(most, self._loop)
-
-
-def _settle(future: asyncio.Future[bool], value: bool) -> None:
-    if not future.done():
-        future.set_result(value)

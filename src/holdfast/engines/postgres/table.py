@@ -92,10 +92,17 @@ class PostgresTable:
                     reply = await self._fast(command, crowded, call)
                     if reply is not None:
                         return reply
+                    if isinstance(command, cm.Enter) and claim.waits:
+                        # Many may have come at the same moment. Those that still wait for a connection join this one.
+                        self._expect_crowd(claim)
+                        return await self._enter_together(command, call)
             case cm.Leave():
+                waited = command.claim.id in self.ledger.queued
                 self.ledger.forget(command.claim.id)
                 if command.claim.id in self.ledger.doubtful:
                     return await self._bury(command.claim, call)
+                if waited and not command.unanswered and await self._leave_together(command.claim, call):
+                    return cm.Done()
         return (await self._step(command, call))[0]
 
     async def _bury(self, claim: Claim, call: VerbCall) -> cm.Reply:
@@ -193,6 +200,8 @@ class PostgresTable:
         flushed = passes_on or isinstance(command, cm.Enter)
         wire = await self.connections.take(call.until)
         try:
+            if not crowded and isinstance(command, cm.Enter) and claim.waits and self._crowd(claim) is not None:
+                return clock.now(), []  # others found out meanwhile that claims have to queue
             message = Message(wire)
             # Statements of one message are one transaction. The locks come in one before, for what is seen after them.
             message.lock(self.lock_class, [names.bucket(claim.name)], *([] if flushed else [fast.NO_FLUSH]))
@@ -206,7 +215,7 @@ class PostgresTable:
     async def _queue(self, seat: Seat, call: VerbCall) -> list[Any]:
         """Take a place in line, together with others of this process who want one in the same line."""
         sockets = self.connections.sockets
-        crowd = self.crowded.get((seat.claim.kind, seat.claim.name)) or Crowd(sockets.turns())
+        crowd = self.crowded.get((seat.claim.kind, seat.claim.name)) or Crowd(sockets.turns(), sockets.turns())
         crowd.seats.append(seat)
         try:
             left = crowd.courtesy()
@@ -240,6 +249,50 @@ class PostgresTable:
         found = {each[0]: each for each in places}
         for seat in seats:
             seat.found = [found[seat.claim.id]] if seat.claim.id in found else []
+
+    async def _leave_together(self, claim: Claim, call: VerbCall) -> bool:
+        """Take a claim out of its queue with others of this client; whether that was done. If not, a step does it."""
+        crowd = self._crowd(claim)
+        if crowd is None or not fast.fits(claim):
+            return False
+        seat = Seat(claim)
+        crowd.leaving.append(seat)
+        try:
+            if not await crowd.exit_door.take(call.until):
+                raise lost(self.address, "others were leaving the queue", committing=False)
+            try:
+                if seat.found is None:
+                    await self._take_out(crowd.take_leaving(), call)
+            finally:
+                crowd.exit_door.give()
+        except SqlError as error:
+            if error.state not in AGAIN:
+                raise unavailable(self.address, error) from error
+        except WireLost as error:
+            if error.late:
+                raise lost(self.address, error, committing=False) from error
+            self.connections.drop_idle()
+        finally:
+            seat.over = True
+            call.may_have_changed = call.may_have_changed or seat.asked
+        return bool(seat.found)
+
+    async def _take_out(self, seats: list[Seat], call: VerbCall) -> None:
+        """All in one round trip. Those that it does not take out, or all if it fails, leave by themselves."""
+        wire = await self.connections.take(call.until)
+        try:
+            claims = [seat.claim for seat in seats]
+            for seat in seats:
+                seat.asked = True
+            message = Message(wire)
+            message.lock(self.lock_class, [names.bucket(claims[0].name)], fast.NO_FLUSH)
+            message.call(*fast.leave(claims))
+            (gone,) = await message.send(call.until)
+        finally:
+            await self.give_back(wire, call.until)
+        self.unflushed.claims.update({claim.id: claim for claim in claims if claim.id in gone})
+        for seat in seats:
+            seat.found = [seat.claim.id] if seat.claim.id in gone else []
 
     async def _after_loss(self, command: cm.Enter | cm.Release, call: VerbCall) -> cm.Reply:
         """The connection broke, and it may have been done. An enter can be repeated; a release looks first."""
@@ -329,15 +382,23 @@ class PostgresTable:
 
     def _notice_crowd(self, claim: Claim, reply: cm.Reply) -> None:
         """Remember where claims have to queue: there, what they will ask is sent along with the first question."""
-        where = claim.kind, claim.name
         if not isinstance(reply, Place):
-            self.crowded.pop(where, None)
+            self.crowded.pop((claim.kind, claim.name), None)
             return
         self.ledger.queued.add(claim.id)
+        self._expect_crowd(claim)
+
+    def _crowd(self, claim: Claim) -> Crowd | None:
+        """The claims of this client that want a place in the queue of this one; None if it need not queue."""
+        return self.crowded.get((claim.kind, claim.name))
+
+    def _expect_crowd(self, claim: Claim) -> None:
+        """Claims on this name have to queue now."""
         if len(self.crowded) >= MOST_CROWDED:
             self.crowded.clear()
-        if where not in self.crowded:
-            self.crowded[where] = Crowd(self.connections.sockets.turns())
+        if self._crowd(claim) is None:
+            turns = self.connections.sockets.turns
+            self.crowded[claim.kind, claim.name] = Crowd(turns(), turns())
 
     def _pass_on(self, attempt: Attempt, sent: float) -> None:
         """Tell the claims of this process what became of them."""

@@ -100,9 +100,7 @@ class SqlitePort:
         try:
             return self.call_within(request, until, max(0.0, until - clock.now()))
         except Busy:
-            error = sqlite3.OperationalError("database is locked")
-            error.sqlite_errorname = "SQLITE_BUSY"
-            raise unavailable(self.engine.address, error) from None
+            raise self.engine.locked() from None
 
     def call_within(self, request: Command, until: float, patience: float) -> Any:
         """Run a command; Busy if this connection or the file is not to be had in time. Nothing was done then."""
@@ -234,14 +232,23 @@ class SqliteAsyncioPort:
     """The same for tasks: short steps run on the loop, one that has to wait for the file moves to a thread."""
 
     def __init__(self, port: SqlitePort, loop: asyncio.AbstractEventLoop) -> None:
+        from holdfast.runtime.task_turns import TaskTurns  # not read by a program that blocks
+
         self.port, self.loop, self.turns = port, loop, Turns()
+        self._order = TaskTurns(loop)
+        """One step at a time. Steps behind one that moved to the thread do not follow it: to change threads takes
+        longer than most steps, and all would be slow for as long as others come."""
 
     async def call(self, request: Command, until: float) -> Any:
         await self.turns.give()
+        if not await self._order.take(until):
+            raise self.port.engine.locked()
         try:
             return self.port.call_within(request, clock.now() + ON_THE_LOOP, 0.0)
         except Busy:
             return await self.loop.run_in_executor(self.port.engine.threads(), self.port.call, request, until)
+        finally:
+            self._order.give()
 
 
 class SqliteEngine:
@@ -298,6 +305,12 @@ class SqliteEngine:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="holdfast-sqlite")
         return self._threads
+
+    def locked(self) -> EngineUnavailable:
+        """The file was not to be had in time."""
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorname = "SQLITE_BUSY"
+        return unavailable(self.address, error)
 
     def sessions_elsewhere(self, file: FileIdentity) -> list[str]:
         """Sessions that were opened in a file which the path has no longer."""

@@ -158,14 +158,13 @@ class SqliteRows:
 
     def affected(self, claim: Claim) -> tuple[str, ...]:
         values: dict[str, Any] = {"kind": claim.kind, "name": claim.name}
-        condition = "c.name = :name"
+        waiting = "SELECT c.name FROM claims c WHERE c.token IS NULL AND c.kind = :kind"
+        # A long queue is not read to the end, only to find the same name again.
+        sql = f"{waiting} AND c.name = :name LIMIT 1"
         if "/" in claim.name or claim.subtree:
-            sql, more = self.across(claim)
-            condition, values = f"{condition} OR {sql}", values | more
-        sql = (
-            "SELECT DISTINCT c.name FROM claims c WHERE c.token IS NULL AND c.kind = :kind"
-            f" AND ({condition}) ORDER BY c.name"
-        )
+            condition, more = self.across(claim)
+            sql = f"SELECT * FROM ({sql}) UNION {waiting} AND ({condition}) ORDER BY 1"
+            values |= more
         return tuple(name for (name,) in self.execute(sql, values))
 
     def permits(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
@@ -200,16 +199,18 @@ class SqliteRows:
         return self.one(_HELD, values)
 
     def _position(self, q: ask.Position, now: float) -> int:
-        sql = (
-            "SELECT count(*) FROM claims c JOIN sessions s ON s.id = c.session"
-            f" WHERE {_LIVE} AND c.kind = :kind AND c.name = :name AND c.token IS NULL AND c.ord < :order"
+        # All are counted by the index alone. Those of sessions that have run out are looked up: they are few, or none.
+        ahead = "SELECT count(*) FROM claims WHERE kind = :kind AND name = :name AND token IS NULL AND ord < :order"
+        dead = (
+            "SELECT count(*) FROM sessions s CROSS JOIN claims c ON c.id > s.id || '-' AND c.id < s.id || '.'"
+            " WHERE s.expires_at <= :now AND c.kind = :kind AND c.name = :name AND c.token IS NULL AND c.ord < :order"
         )
+        sql = f"SELECT ({ahead}) - ({dead})"
         return int(self.execute(sql, {"kind": q.kind, "name": q.name, "order": q.order, "now": now}).fetchone()[0])
 
     def _busy(self, q: ask.Busy, now: float) -> bool:
-        session = q.claim_id.rpartition("-")[0]
-        sql = "SELECT 1 FROM claims WHERE id > ? AND id < ? AND owner = ? AND id <> ? LIMIT 1"
-        return self.execute(sql, (f"{session}-", f"{session}.", q.owner, q.claim_id)).fetchone() is not None
+        sql = "SELECT 1 FROM claims WHERE owner = ? AND id <> ? LIMIT 1"
+        return self.execute(sql, (q.owner, q.claim_id)).fetchone() is not None
 
     def _line(self, q: ask.Line, now: float) -> tuple[Row, ...]:
         sql, more = self.across(q.claim)

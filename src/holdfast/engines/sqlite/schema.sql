@@ -22,6 +22,7 @@ CREATE TABLE sessions (
   host       TEXT NOT NULL,
   pid        INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX sessions_mortal ON sessions (expires_at);
 
 -- A claim id is its session's id, a dash and a number: the index by id is an index by session too.
 CREATE TABLE claims (
@@ -46,9 +47,9 @@ CREATE TABLE claims (
   PRIMARY KEY (kind, name, ord, id)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX claims_by_id ON claims (id);
+CREATE INDEX claims_of_owner ON claims (owner);
 -- Partial indexes: an uncontended pair touches none of them.
 CREATE INDEX claims_in_line ON claims (kind, name, ord) WHERE token IS NULL;
-CREATE INDEX claims_waiting_of ON claims (owner) WHERE token IS NULL;
 CREATE INDEX claims_mortal ON claims (dies_at) WHERE dies_at IS NOT NULL;
 
 CREATE TABLE tombstones (
