@@ -7,7 +7,8 @@ import random
 import pytest
 
 import holdfast
-from holdfast.engines.zookeeper.token_table import ROOM, Epoch, TokenTable
+from holdfast.engines.zookeeper.ledger import packed
+from holdfast.engines.zookeeper.token_table import MOST_EPOCHS, ROOM, Epoch, TokenTable
 from tests.engines.zookeeper.patience import eventually
 from tests.servers.zookeeper import Ensemble, ZooKeeperServer
 
@@ -72,6 +73,23 @@ def test_a_write_of_a_former_epoch_that_got_no_number_is_between_what_was_given(
         version = table.version(late)
         assert version is not None
         assert before < version < after
+
+
+def test_elections_without_end_do_not_make_the_table_grow_nor_versions_shrink() -> None:
+    table = TokenTable.begun(BASE, zxid(1, 0))
+    cell = zxid(2, 5)
+    versions: list[int] = []
+    tokens: list[int] = []
+    for epoch in range(2, 3 * MOST_EPOCHS):
+        table = table.with_room(zxid(epoch, 1))
+        tokens.append(table.token(zxid(epoch, 1)) or 0)
+        versions.append(table.version(cell) or 0)
+
+    assert len(table.epochs) == MOST_EPOCHS
+    assert len(packed(table.as_dict())) < 100_000
+    assert tokens == sorted(set(tokens))
+    assert versions == sorted(versions)
+    assert all(0 < version < token for version, token in zip(versions, tokens[1:], strict=False))
 
 
 def test_what_can_still_be_set_aside_has_no_version_yet_but_an_estimate() -> None:

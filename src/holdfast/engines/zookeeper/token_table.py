@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 EPOCH_BITS = 32
 ROOM = 2**18
 """How many tokens are set aside at once: what an election costs. As microseconds they are a quarter of a second."""
+MOST_EPOCHS = 1_000
+"""How many epochs are kept, in about 35 bytes each. What was written last in an earlier one has a version still."""
 
 
 class Epoch(NamedTuple):
@@ -24,7 +26,7 @@ class Epoch(NamedTuple):
 
 
 class TokenTable(NamedTuple):
-    """What a namespace keeps of its tokens. It only grows, so that an older copy gives the same numbers or none."""
+    """What a namespace keeps of its tokens. Of two copies of different age, each gives the same tokens or none."""
 
     base: int
     epochs: tuple[Epoch, ...]
@@ -53,7 +55,7 @@ class TokenTable(NamedTuple):
     def version(self, zxid: int) -> int | None:
         """The same for what was written last, also if nothing was set aside in time; None if that can still be done.
 
-        All writes that an epoch made without a number get the one before the next epoch's first. Of one node only
+        All writes without a number get the one before the first of the next epoch that is kept. Of one node only
         the last of them is ever seen: whoever had seen an earlier one would have set numbers aside.
         """
         number, _ = _split(zxid)
@@ -85,7 +87,8 @@ class TokenTable(NamedTuple):
         assert number >= last.number
         if number == last.number:
             return self._replace(epochs=(*self.epochs[:-1], last._replace(upto=counter + ROOM)))
-        return self._replace(epochs=(*self.epochs, Epoch(number, _start_after(last), counter + ROOM)))
+        epochs = (*self.epochs, Epoch(number, _start_after(last), counter + ROOM))
+        return self._replace(epochs=epochs[-MOST_EPOCHS:])
 
 
 def _start_after(last: Epoch) -> int:
