@@ -60,7 +60,7 @@ async def test_a_user_leaves_sessions_for_the_others(inside: Inside) -> None:
 async def test_a_user_leaves_connections_for_the_others(inside: Inside) -> None:
     logins = inside.commands.logins
     for user in (ADA, BOB):
-        logins._remembered.add(b"secret", user.password)
+        logins.checks.right.add(b"secret", user.password)
     clients = [Client(inside) for _ in range(4)]
     for client, user in zip(clients, (ADA, ADA, ADA, BOB), strict=True):
         client.send("AUTH", user.name, "secret")

@@ -13,9 +13,13 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast.server import http, logins, passwords
-from holdfast.server.http import Answer, Http
+from holdfast.errors import InvalidRequest
+from holdfast.server import http, password_checks, passwords
+from holdfast.server.addresses import Address
+from holdfast.server.http import MOST_BUSY, MOST_CONNECTIONS, Answer, Http
+from holdfast.server.http_hosts import Hosts
 from holdfast.server.limits import Limits
+from holdfast.server.settings import Settings, parse
 from holdfast.server.users import User, Users
 from tests.conformance.stage import eventually
 from tests.server.inside import Inside
@@ -166,9 +170,9 @@ def test_wrong_passwords_are_counted_and_told_to_the_log(guarded: LockServer) ->
 async def test_a_login_that_cannot_be_checked_now_is_not_taken_for_a_wrong_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(logins, "MOST_WAITING", 0)
+    monkeypatch.setattr(password_checks, "MOST_WAITING", 0)
     inside = Inside(users=Users({"ada": User("ada", PROTECTED)}))
-    served = Http(inside.service, inside.commands.logins)
+    served = Http(inside.service, inside.commands.logins, Hosts(()))
 
     answer = await served._answer("/metrics", f"Basic {b64encode(b'ada:right').decode()}", "")
 
@@ -179,7 +183,7 @@ async def test_a_login_that_cannot_be_checked_now_is_not_taken_for_a_wrong_one(
 async def test_a_user_that_is_gone_while_its_password_is_checked_sees_nothing() -> None:
     # One that takes its time.
     inside = Inside(users=Users({"ada": User("ada", passwords.protect("right"))}))
-    served = Http(inside.service, inside.commands.logins)
+    served = Http(inside.service, inside.commands.logins, Hosts(()))
 
     asking = inside.loop.create_task(served._answer("/metrics", f"Basic {b64encode(b'ada:right').decode()}", ""))
     await inside.turn()
@@ -200,7 +204,7 @@ def test_only_locks_that_one_may_read_are_shown(guarded: LockServer) -> None:
 
 async def test_lists_of_locks_come_one_in_a_turn() -> None:
     inside = Inside()
-    served = Http(inside.service, inside.commands.logins)
+    served = Http(inside.service, inside.commands.logins, Hosts(()))
     listed: list[int] = []
     turn = 0
 
@@ -221,7 +225,7 @@ async def test_lists_of_locks_come_one_in_a_turn() -> None:
 
 async def test_a_list_has_its_turn_although_others_use_up_every_one() -> None:
     inside = Inside()
-    served = Http(inside.service, inside.commands.logins)
+    served = Http(inside.service, inside.commands.logins, Hosts(()))
     looking = asyncio.ensure_future(served._answer("/v1/locks", "", "test"))
     for _ in range(20):
         inside.service.is_spent = True
@@ -238,7 +242,7 @@ async def test_answers_that_nobody_reads_are_bounded_all_together() -> None:
             return Answer(200, bytes(LARGE))
 
     inside = Inside(limits=Limits(total_output=5 * LARGE))
-    served = Large(inside.service, inside.commands.logins)
+    served = Large(inside.service, inside.commands.logins, Hosts(()))
     server = await asyncio.start_server(served.serve, "127.0.0.1", 0)
     wires = []
     for _ in range(2):
@@ -271,7 +275,7 @@ async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(http, "WITHIN", 0.2)
     inside = Inside()
-    served = Large(inside.service, inside.commands.logins)
+    served = Large(inside.service, inside.commands.logins, Hosts(()))
     server = await asyncio.start_server(served.serve, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
     reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -287,4 +291,121 @@ async def test_an_answer_that_nobody_reads_is_given_up(monkeypatch: pytest.Monke
     assert taken < LARGE
     writer.close()
     server.close()
+    inside.close()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:7421",
+        "localhost.",
+        "127.0.0.1",
+        "10.1.2.3:80",
+        "[::1]",
+        "[::1]:80",
+        socket.gethostname(),
+    ],
+)
+def test_it_answers_for_addresses_and_its_own_names(shared_server: LockServer, host: str) -> None:
+    for path in ("/v1/locks", "/metrics"):
+        assert get(shared_server, path, headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:7421", "localhost.evil.example", "127.0.0.1.evil.example"]
+)
+def test_a_page_whose_name_leads_here_for_a_moment_reads_nothing(shared_server: LockServer, host: str) -> None:
+    for path in ("/v1/locks", "/metrics", "/"):
+        answer = get(shared_server, path, headers={"Host": host})
+        assert answer.status_code == 421
+        assert "http_hosts" in answer.text
+    # Load balancers ask for health by names of their own, and it tells nothing of locks.
+    for path in ("/healthz", "/readyz"):
+        assert get(shared_server, path, headers={"Host": host}).status_code == 200
+
+
+def test_a_request_is_for_one_host(shared_server: LockServer) -> None:
+    with socket.create_connection(("127.0.0.1", shared_server.http_port), 20) as wire:
+        wire.sendall(b"GET /v1/locks HTTP/1.1\r\nHost: evil.example\r\nHost: localhost\r\n\r\n")
+
+        assert wire.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_client_that_says_no_host_is_no_browser(shared_server: LockServer) -> None:
+    with socket.create_connection(("127.0.0.1", shared_server.http_port), 20) as wire:
+        wire.sendall(b"GET /v1/locks HTTP/1.0\r\n\r\n")
+
+        assert wire.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_names_that_the_configuration_says_count_from_a_reload_on() -> None:
+    with LockServer(config='http_hosts = ["locks.example"]') as server:
+        for name, status in (("locks.example", 200), ("other.example", 421)):
+            assert get(server, "/v1/locks", headers={"Host": name}).status_code == status
+        server.configure('http_hosts = ["other.example"]')
+        server.reload()
+        for name, status in (("locks.example", 421), ("other.example:80", 200)):
+            assert get(server, "/v1/locks", headers={"Host": name}).status_code == status
+
+
+def test_the_names_in_its_addresses_are_its_own() -> None:
+    settings = Settings(http=Address("localhost", 1), advertise=Address("locks.example", 2), store="memory://")
+
+    assert settings.hosts.allow("locks.example:2")
+    assert not settings.hosts.allow("other.example")
+
+
+@pytest.mark.parametrize("hosts", ["locks.example", [1], [""]])
+def test_hosts_are_a_list_of_names(hosts: object) -> None:
+    with pytest.raises(InvalidRequest, match="http_hosts"):
+        parse({"http_hosts": hosts})
+
+
+def test_silent_connections_keep_nobody_from_asking_for_health(shared_server: LockServer) -> None:
+    wires = [socket.create_connection(("127.0.0.1", shared_server.http_port), 20) for _ in range(MOST_CONNECTIONS)]
+
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert get(shared_server, path).status_code == 200
+    # Those that came first have gone, and only those.
+    with suppress(ConnectionResetError):
+        assert wires[0].recv(1) == b""
+    wires[-1].sendall(b"GET /v1/locks HTTP/1.1\r\n\r\n")
+    assert wires[-1].recv(100).startswith(b"HTTP/1.1 200 ")
+    for wire in wires:
+        wire.close()
+
+
+async def test_health_has_room_while_all_other_connections_are_busy() -> None:
+    class Slow(Http):
+        async def _answer(self, target: str, authorization: str, peer: str) -> Answer:
+            if target == "/slow":
+                await over.wait()
+            return await super()._answer(target, authorization, peer)
+
+    async def ask(path: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        return reader, writer
+
+    over = asyncio.Event()
+    inside = Inside()
+    served = Slow(inside.service, inside.commands.logins, Hosts(()))
+    server = await asyncio.start_server(served.serve, "127.0.0.1", 0)
+    busy = [await ask("/slow") for _ in range(MOST_BUSY)]
+    await eventually(lambda: len(served._connections) == MOST_BUSY and not served._silent)
+
+    found = {}
+    for path in ("/healthz", "/readyz", "/metrics"):
+        reader, writer = await ask(path)
+        found[path] = (await reader.readline()).split()[1]
+        writer.close()
+
+    assert found == {"/healthz": b"200", "/readyz": b"200", "/metrics": b"503"}
+    over.set()
+    assert [(await reader.readline()).split()[1] for reader, _ in busy] == [b"404"] * MOST_BUSY
+    for _, writer in busy:
+        writer.close()
+    server.close()
+    await eventually(lambda: not served._connections)
     inside.close()

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from holdfast.server import passwords
+from holdfast.server import password_checks, passwords
+from holdfast.server.password_checks import DELAY_PER_FAILURE, LONGEST_DELAY, MOST_HOSTS, Failures, network_of
 from holdfast.server.process import Process
 from holdfast.server.settings import Settings
 from holdfast.server.users import User, Users
@@ -17,7 +18,8 @@ USERS = Users({"ada": User("ada", passwords.protect("secret", CHEAP), reads=("",
 
 
 @pytest.fixture
-async def inside() -> AsyncIterator[Inside]:
+async def inside(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Inside]:
+    monkeypatch.setattr(password_checks, "DELAY_PER_FAILURE", 0.001)
     inside = Inside(users=USERS)
     yield inside
     inside.close()
@@ -26,9 +28,11 @@ async def inside() -> AsyncIterator[Inside]:
 async def checked(inside: Inside) -> None:
     """All passwords have been checked, and what follows from that was said."""
     deadline = inside.loop.time() + 20
-    while inside.commands.logins._waiting and inside.loop.time() < deadline:
-        await inside.turn()
-    await inside.settle()
+    while inside.loop.time() < deadline:
+        await inside.settle()
+        if not inside.commands.logins.count and not any(one.held or one._backlog for one in inside.service.connections):
+            return
+    raise AssertionError("a login was not answered")
 
 
 async def test_a_connection_is_closed_after_three_wrong_passwords(inside: Inside) -> None:
@@ -123,3 +127,150 @@ async def test_a_large_frame_is_refused_again_after_a_reset(inside: Inside) -> N
     await inside.settle()
 
     assert "at most 4096 bytes" in str(client.replies()[-1])
+
+
+def from_host(inside: Inside, host: str) -> Client:
+    client = Client(inside)
+    client.connection.peer = f"{host}:1234"
+    return client
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The passwords that were checked, in order."""
+    found: list[bytes] = []
+    fits = passwords.fits
+
+    def noted(password: bytes, protected: str) -> bool:
+        found.append(password)
+        return fits(password, protected)
+
+    monkeypatch.setattr(passwords, "fits", noted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("host", "user"), [("10.0.0.2", "ada"), ("10.0.0.1", "bob"), ("[2001:db8:1::1]", "ada")], ids=str
+)
+async def test_a_right_password_is_checked_next_while_another_host_or_user_sends_wrong_ones(
+    inside: Inside, hashed: list[bytes], host: str, user: str
+) -> None:
+    ada = USERS.by_name["ada"]
+    inside.service.users = Users({"ada": ada, "bob": User("bob", ada.password)})
+    floods = [from_host(inside, "10.0.0.1") for _ in range(110)]
+    for number, flood in enumerate(floods):
+        flood.send("AUTH", "ada", f"wrong{number}")
+    client = from_host(inside, host)
+    client.send("AUTH", user, "secret")
+    await checked(inside)
+
+    assert client.replies() == [b"OK"]
+    assert hashed.index(b"secret") <= 3
+    refused = [str(reply).split()[0] for flood in floods for reply in flood.replies()]
+    assert refused.count("WRONGPASS") + refused.count("HFLIMIT") == 110
+    assert 8 <= refused.count("HFLIMIT") <= 12
+
+
+async def test_the_host_with_most_logins_is_told_to_come_back_and_no_other(inside: Inside) -> None:
+    flood = [from_host(inside, "10.0.0.1") for _ in range(101)]
+    for number, client in enumerate(flood):
+        client.send("AUTH", "ada", f"wrong{number}")
+    others = [from_host(inside, f"10.0.1.{number}") for number in range(20)]
+    for number, client in enumerate(others):
+        client.send("AUTH", "ada", f"guess{number}")
+    await checked(inside)
+
+    assert [str(client.replies()[0]).split()[0] for client in others] == ["WRONGPASS"] * 20
+    assert [str(client.replies()[0]).split()[0] for client in flood].count("HFLIMIT") == 20
+
+
+async def test_a_wrong_password_that_comes_again_and_again_is_checked_once(inside: Inside, hashed: list[bytes]) -> None:
+    clients = [Client(inside) for _ in range(50)]
+    for client in clients:
+        client.send("AUTH", "ada", "an old one")
+        client.send("AUTH", "nobody", "an old one")
+    await checked(inside)
+
+    assert hashed == [b"an old one"] * 2, "once for each user: who does not exist is no other than who does"
+    assert {str(reply).split()[0] for client in clients for reply in client.replies()} == {"WRONGPASS"}
+
+
+async def test_a_password_that_was_wrong_and_is_right_since_a_reload_is_taken(inside: Inside) -> None:
+    first, second = Client(inside), Client(inside)
+    first.send("AUTH", "ada", "new")
+    await checked(inside)
+    inside.service.users = Users({"ada": User("ada", passwords.protect("new", CHEAP))})
+    second.send("AUTH", "ada", "new")
+    await checked(inside)
+
+    assert [str(first.replies()[0]).split()[0], second.replies()] == ["WRONGPASS", [b"OK"]]
+
+
+async def test_what_a_connection_that_has_gone_asked_is_not_checked(inside: Inside, hashed: list[bytes]) -> None:
+    clients = [Client(inside) for _ in range(20)]
+    for number, client in enumerate(clients):
+        client.send("AUTH", "ada", f"wrong{number}")
+    for client in clients[1:]:
+        client.lose()
+    await checked(inside)
+
+    assert hashed == [b"wrong0"]
+
+
+async def test_the_answer_to_a_wrong_password_is_delayed_after_many_and_that_to_a_right_one_is_not(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(password_checks, "DELAY_PER_FAILURE", DELAY_PER_FAILURE)
+    logins = inside.commands.logins
+    for _ in range(1000):
+        longest = logins.failures.add("10.0.0.1")
+    assert longest == LONGEST_DELAY
+    wrong, right = from_host(inside, "10.0.0.1"), from_host(inside, "10.0.0.1")
+    wrong.send("AUTH", "ada", "wrong")
+    right.send("AUTH", "ada", "secret")
+    while not right.line.sent:
+        await inside.turn()
+
+    assert right.replies() == [b"OK"]
+    assert (logins.count, wrong.replies()) == (1, [])
+    wrong.lose()
+
+
+def test_wrong_passwords_are_forgotten_second_by_second_and_of_so_many_hosts() -> None:
+    failures = Failures()
+    for number in range(MOST_HOSTS + 10):
+        failures.add(f"host{number}")
+    for _ in range(3):
+        last = failures.add("host20")
+    assert (len(failures._count), last) == (MOST_HOSTS, 4 * DELAY_PER_FAILURE)
+
+    for _ in range(4):
+        failures.second_over()
+
+    assert not failures._count
+
+
+async def test_wrong_passwords_fill_no_log(inside: Inside, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(40):
+        client = Client(inside)
+        client.send("AUTH", "ada", f"wrong{number}")
+    await checked(inside)
+    inside.service.complaints.second_over()
+
+    events = [record.getMessage() for record in caplog.records]
+    assert events == ["login refused"] * 10 + ["more of the same were not logged"]
+    assert inside.service.tally.logins_refused == 40
+
+
+@pytest.mark.parametrize(
+    ("peer", "network"),
+    [
+        ("10.1.2.3:99", "10.1.2.3"),
+        ("[2001:db8:1:2:3::9]:99", "2001:db8:1:2::/64"),
+        ("[::ffff:10.1.2.3]:99", "10.1.2.3"),
+        ("[fe80::1%eth0]:99", "fe80::/64"),
+        ("?", ""),
+    ],
+)
+def test_one_machine_is_one_host_whatever_addresses_it_has(peer: str, network: str) -> None:
+    assert network_of(peer) == network

@@ -127,7 +127,7 @@ async def test_a_user_leaves_connections_for_the_others(inside: Inside) -> None:
     logins = inside.commands.logins
     clients = [Client(inside) for _ in range(5)]
     for client in clients:
-        logins._remembered.add(b"secret", MALLORY.password)
+        logins.checks.right.add(b"secret", MALLORY.password)
         client.send("AUTH", "mallory", "secret")
     await inside.settle()
 

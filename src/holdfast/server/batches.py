@@ -72,8 +72,7 @@ class Batches:
         self.undo: list[Callable[[], None]] = []
         """What to do beside the table if `changes` are not kept, in order."""
         self.cell_writes: Counter[str] = Counter()
-        """Bytes of cells that wait for the next commit, by user."""
-        """Of values of cells among `changes`."""
+        """Bytes of values of cells among `changes`, by user."""
         self.urgent = False
         """Whether somebody waits for `changes` to be kept; heartbeats alone do not."""
         self.output: list[Parcel] = []

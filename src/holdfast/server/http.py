@@ -14,6 +14,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 from holdfast.core.names import check_prefix
 from holdfast.errors import InvalidRequest
 from holdfast.server import grammar, listing
+from holdfast.server.addresses import Address
+from holdfast.server.http_hosts import Hosts
 from holdfast.server.logins import Logins
 from holdfast.server.metrics import Metrics
 from holdfast.server.people_commands import USUAL
@@ -26,7 +28,11 @@ log = logging.getLogger("holdfast.server")
 LOCKS = ("prefix", "kind", "limit", "cursor")
 """What /v1/locks may be asked for."""
 MOST_HEAD = 8_192
-MOST_CONNECTIONS = 200
+MOST_CONNECTIONS = 220
+MOST_BUSY = 200
+"""Requests that have arrived and are not answered: while there are more, only health is answered."""
+HEALTH = ("/healthz", "/readyz")
+"""What tells nothing of locks: answered by any name, because load balancers send their own, and without a login."""
 WITHIN = 10.0
 """Seconds for a request to arrive and its answer to be taken."""
 REASONS = {
@@ -35,6 +41,7 @@ REASONS = {
     401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
+    421: "Misdirected Request",
     503: "Service Unavailable",
 }
 
@@ -65,6 +72,7 @@ def as_json(value: object) -> Answer:
     return Answer(200, json.dumps(value).encode() + b"\n", "application/json")
 
 
+CROWDED = plain(503, "too many connections")
 LOG_IN = Answer(401, b"log in first\n", extra='WWW-Authenticate: Basic realm="holdfast"\r\n')
 
 
@@ -88,25 +96,30 @@ class Turn:
 class Http:
     """Answers one request a connection."""
 
-    def __init__(self, service: Service, logins: Logins) -> None:
-        self.service, self.logins = service, logins
+    def __init__(self, service: Service, logins: Logins, hosts: Hosts) -> None:
+        self.service, self.logins, self.hosts = service, logins, hosts
         self.metrics = Metrics(service)
-        self._open = self._unread = 0
-        """Connections, and bytes of answers on them that were not taken yet."""
+        self._unread = 0
+        """Bytes of answers that were not taken yet."""
+        self._connections: set[asyncio.StreamWriter] = set()
+        self._silent: dict[asyncio.StreamWriter, None] = {}
+        """Those whose request has not arrived, the oldest first."""
 
     def places(self) -> int:
         """How many connections there may be beside those that there are."""
-        return MOST_CONNECTIONS - self._open
+        return MOST_CONNECTIONS - len(self._connections)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, from its first byte to its last."""
-        self._open += 1
+        if not self.places() and not self._close_oldest_silent():
+            writer.write(CROWDED.packed(True))
+            writer.close()
+            return
+        self._connections.add(writer)
+        self._silent[writer] = None
         try:
-            if self._open > MOST_CONNECTIONS:
-                writer.write(plain(503, "too many connections").packed(True))
-                return
             async with asyncio.timeout(WITHIN):
-                answer, with_body = await self._converse(reader, str(writer.get_extra_info("peername")))
+                answer, with_body = await self._converse(reader, writer)
                 await self._hand_over(writer, answer.packed(with_body))
         except TimeoutError:
             log.debug("http request not finished", extra={"problem": f"it took longer than {WITHIN:g} s"})
@@ -117,8 +130,21 @@ class Http:
         except Exception:
             log.exception("http request failed")
         finally:
-            self._open -= 1
+            self._forget(writer)
             writer.close()
+
+    def _close_oldest_silent(self) -> bool:
+        """Make room: close the connection that has waited longest without a request; False if there is none."""
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return False
+        self._forget(oldest)
+        oldest.transport.abort()
+        return True
+
+    def _forget(self, writer: asyncio.StreamWriter) -> None:
+        self._connections.discard(writer)
+        self._silent.pop(writer, None)
 
     async def _hand_over(self, writer: asyncio.StreamWriter, data: bytes) -> None:
         """Write an answer; done when all of it is with the kernel, so that nothing is left to whoever does not read."""
@@ -132,11 +158,12 @@ class Http:
         finally:
             self._unread -= len(data)
 
-    async def _converse(self, reader: asyncio.StreamReader, peer: str) -> tuple[Answer, bool]:
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Answer, bool]:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         except asyncio.LimitOverrunError:
             return plain(400, f"a request has at most {MOST_HEAD} bytes before its body"), True
+        self._silent.pop(writer, None)
         first, *lines = head.split("\r\n")
         parts = first.split(" ")
         if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
@@ -144,8 +171,29 @@ class Http:
         method, target, _ = parts
         if method not in ("GET", "HEAD"):
             return plain(405, "this is read only"), True
-        headers = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-        return await self._answer(target, headers.get("authorization", ""), peer), method == "GET"
+        headers = [(key.strip().lower(), value.strip()) for key, _, value in (line.partition(":") for line in lines)]
+        refusal = self._refusal(target, [value for key, value in headers if key == "host"])
+        if refusal is not None:
+            return refusal, method == "GET"
+        peer = writer.get_extra_info("peername")
+        shown = str(Address(*peer[:2])) if peer else "?"
+        return await self._answer(target, dict(headers).get("authorization", ""), shown), method == "GET"
+
+    def _refusal(self, target: str, hosts: list[str]) -> Answer | None:
+        """Why the request is not answered at all; None if it is."""
+        if target.partition("?")[0] in HEALTH:
+            return None
+        if len(self._connections) - len(self._silent) > MOST_BUSY:
+            return CROWDED
+        if len(hosts) > 1:
+            return plain(400, "a request is for one host")
+        wrong = next((host for host in hosts if not self.hosts.allow(host)), None)
+        if wrong is None:
+            return None
+        return plain(
+            421,
+            f"this server does not answer for the host {wrong[:100]!r}: http_hosts in its configuration says for which",
+        )
 
     async def _answer(self, target: str, authorization: str, peer: str) -> Answer:
         try:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from holdfast.server import passwords
 from holdfast.server.frames import Frame
 from holdfast.server.grammar import expect
+from holdfast.server.password_checks import Failures, PasswordChecks, network_of
 from holdfast.server.redis_commands import client_name
 from holdfast.server.resp import OK, RESP2, RESP3
 from holdfast.server.users import User
@@ -23,30 +22,25 @@ log = logging.getLogger("holdfast.server")
 
 DEFAULT = "default"
 WRONG = WireError("WRONGPASS", "invalid username-password pair or user is disabled.")
-MOST_WAITING = 100
-"""Passwords that wait to be checked; more are told to come back."""
-
 MOST_WRONG = 3
 """Wrong passwords over one connection; then it is closed."""
 
 
-def refused(service: Service, name: str, peer: str) -> None:
-    """Count a wrong password, and tell the log of it."""
-    service.tally.logins_refused += 1
-    log.warning("login refused", extra={"peer": peer, "user": name[:100]})
-
-
 class Logins:
-    """Checks passwords in one thread beside the loop: 50 ms each must not hold anybody up."""
+    """Who a connection may speak as. The answer to a wrong password is delayed, that to a right one never."""
 
     def __init__(self, version: str) -> None:
         self.version = version
-        self._remembered = passwords.Remembered()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-passwords")
-        self._waiting = 0
+        self.checks, self.failures = PasswordChecks(), Failures()
+        self._delayed = 0
+
+    @property
+    def count(self) -> int:
+        """Logins that are not answered yet."""
+        return self.checks.count + self._delayed
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.checks.close()
 
     def auth(self, connection: Connection, frame: Frame) -> bytes | None:
         """AUTH [user] password."""
@@ -111,71 +105,74 @@ class Logins:
                 return self.greeting(connection)
             raise WireError("ERR", "AUTH called without any password configured for the default user.")
         user = users.by_name.get(name)
-        if user is not None and user.password and self._remembered.knows(password, user.password):
-            return self._entered(connection, user, hello)
         protected = "" if user is None else user.password
-        work = self._begin(connection.service.loop, password, protected)
+        known = self.checks.known(name, password, protected)
+        if known and user is not None:
+            return self._entered(connection, user, hello)
         connection.hold()
-        work.add_done_callback(lambda done: self._checked(done, connection, name, password, protected, hello))
+        if known is None:
+            peer = network_of(connection.peer)
+            work = self.checks.begin(peer, name, password, protected, lambda: not connection.closing)
+            work.add_done_callback(lambda done: self._checked(done, connection, name, protected, hello))
+        else:
+            self._refuse(connection, name)
         return None
 
-    def _begin(self, loop: asyncio.AbstractEventLoop, password: bytes, protected: str) -> asyncio.Future[bool]:
-        """Begin to check a password, unless too many are being checked. Nothing fits where there is none."""
-        if self._waiting >= MOST_WAITING:
-            raise WireError("HFLIMIT", f"{MOST_WAITING} logins are being checked: come back in a moment")
-        self._waiting += 1
-        return loop.run_in_executor(
-            self._thread, lambda: passwords.fits(password, protected or passwords.decoy()) and bool(protected)
-        )
-
     def _checked(
-        self,
-        done: asyncio.Future[bool],
-        connection: Connection,
-        name: str,
-        password: bytes,
-        protected: str,
-        hello: bool,
+        self, done: asyncio.Future[bool], connection: Connection, name: str, protected: str, hello: bool
     ) -> None:
         """A password was checked. Nothing counts that changed meanwhile."""
-        self._waiting -= 1
+        failure = None if done.cancelled() else done.exception()
         if done.cancelled() or connection.closing or connection.service.stopping:
             # Who waits while the server stops was answered by that.
             return
+        if isinstance(failure, WireError):
+            connection.answer(connection.error(failure))
+            return
         user = connection.service.users.by_name.get(name)
-        failure = done.exception()
         if failure is not None:
             log.error("password not checked", extra={"user": name[:100], "problem": str(failure)})
         if failure is None and done.result() and user is not None and user.password == protected:
-            self._remembered.add(password, user.password)
             try:
                 connection.answer(self._entered(connection, user, hello))
             except WireError as problem:
                 connection.answer(connection.error(problem))
         else:
-            refused(connection.service, name, connection.peer)
-            connection.answer(connection.error(WRONG))
-            connection.wrong_passwords += 1
-            if connection.wrong_passwords >= MOST_WRONG:
-                connection.close_after_output()
+            self._refuse(connection, name)
+
+    def _refuse(self, connection: Connection, name: str) -> None:
+        """The password is wrong: say so after a while."""
+        delay = self._count_failure(connection.service, name, connection.peer)
+        self._delayed += 1
+        connection.service.loop.call_later(delay, self._answer_refused, connection)
+
+    def _answer_refused(self, connection: Connection) -> None:
+        self._delayed -= 1
+        if connection.closing or connection.service.stopping:
+            return
+        connection.answer(connection.error(WRONG))
+        connection.wrong_passwords += 1
+        if connection.wrong_passwords >= MOST_WRONG:
+            connection.close_after_output()
+
+    def _count_failure(self, service: Service, name: str, peer: str) -> float:
+        """Count a wrong password, and tell the log of it; the seconds until it is answered."""
+        service.tally.logins_refused += 1
+        service.complaints.add("login refused", peer=peer, user=name[:100])
+        return self.failures.add(network_of(peer))
 
     async def check(self, service: Service, name: str, password: bytes, peer: str) -> User | None:
         """The user of this name, if this is the password. WireError if too many are being checked."""
         user = service.users.by_name.get(name)
         protected = "" if user is None else user.password
-        if protected and self._remembered.knows(password, protected):
-            return user
-        work = self._begin(service.loop, password, protected)
-        try:
-            right = await work
-        finally:
-            self._waiting -= 1
+        right = self.checks.known(name, password, protected)
+        if right is None:
+            right = await self.checks.begin(network_of(peer), name, password, protected, lambda: True)
         user = service.users.by_name.get(name)
-        if not right or user is None or user.password != protected:
-            refused(service, name, peer)
-            return None
-        self._remembered.add(password, protected)
-        return user
+        if right and user is not None and user.password == protected:
+            return user
+        await asyncio.sleep(self._count_failure(service, name, peer))
+        return None
 
     def _entered(self, connection: Connection, user: User, hello: bool) -> bytes:
         self._enter(connection, user)

@@ -67,7 +67,7 @@ def decoy() -> str:
 
 
 class Remembered:
-    """Passwords that were right a while ago, so that a client that reconnects does not cost 50 ms each time.
+    """Passwords that were checked a while ago, so that a client that reconnects does not cost 50 ms each time.
 
     Keeps keyed digests only; a new process has another key.
     """

@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -67,6 +68,7 @@ class Process:
         self.service = Service(store, self.loop, settings.limits, settings.users, about, self._broken)
         self.logins = Logins(about.version)
         self.commands = Commands(self.logins)
+        self.http: Http | None = None
         self.node = self._join()
         if self.node is None:
             self.service.begin()
@@ -136,7 +138,8 @@ class Process:
             await self._open(address, "--listen", self._connection, tls, handshakes)
         self.addresses = [listener.address for listener in self._listeners]
         if settings.http is not None:
-            http, tls = Http(service, self.logins), self._context(with_clients=False)
+            self.http = http = Http(service, self.logins, settings.hosts)
+            tls = self._context(with_clients=False)
             handshakes = Handshakes(http.places, self.service.complaints)
             await self._open(settings.http, "--http", partial(self._request, http), tls, handshakes)
 
@@ -178,6 +181,7 @@ class Process:
             self._close_silent()
             self.service.unread.look()
             self.service.complaints.second_over()
+            self.logins.failures.second_over()
             self._look_for_room()
             if second % 60 == 0 and len(self.service.table.rows) < SMALL_TABLE:
                 gc.collect()
@@ -243,6 +247,8 @@ class Process:
         logs.set_up(new.log_format, new.log_level)
         descriptors.check_limit(new.limits.connections)
         self.service.set_rules(new.limits, new.users)
+        if self.http is not None:
+            self.http.hosts = replace(new, http=self.settings.http, advertise=self.settings.advertise).hosts
         for one in list(self.service.connections):
             one.bound_frames()
             if one.allowed is self.commands.before_login and new.users.required:

@@ -11,14 +11,18 @@ from typing import Any, Literal
 from holdfast.errors import InvalidRequest
 from holdfast.server import addresses
 from holdfast.server.addresses import Address
+from holdfast.server.http_hosts import Hosts, parse_hosts
 from holdfast.server.limits import Limits
 from holdfast.server.tls import TlsFiles
 from holdfast.server.users import Users
 
 LogForm = Literal["auto", "text", "json"]
 KNOWN = frozenset(
-    {"advertise", "listen", "store", "http", "insecure", "log_format", "log_level", "tls", "limits", "users"}
-)
+    {
+        "advertise", "listen", "store", "http", "http_hosts", "insecure", "log_format", "log_level", "tls", "limits",
+        "users",
+    }
+)  # fmt: skip
 LOG_FORMATS = ("auto", "text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_LISTEN = (Address("127.0.0.1", addresses.DEFAULT_PORT),)
@@ -35,6 +39,8 @@ class Settings:
     advertise: Address | None = None
     """Where clients reach this one of several servers."""
     http: Address | None = None
+    http_hosts: tuple[str, ...] = ()
+    """Names that HTTP answers to beside its own."""
     insecure: bool = False
     log_format: str = "auto"
     log_level: str = "info"
@@ -68,6 +74,12 @@ class Settings:
         if found.host in ("0.0.0.0", "::") or not found.port:
             raise InvalidRequest("advertise", str(found), "say where clients reach this server: --advertise host:port")
         return found
+
+    @property
+    def hosts(self) -> Hosts:
+        """The names that HTTP answers to: those of its addresses too."""
+        addresses_of_it = (self.http, self.advertise)
+        return Hosts([*self.http_hosts, *(address.host for address in addresses_of_it if address is not None)])
 
     def needs_restart(self, running: Settings) -> list[str]:
         """What differs and is not taken over by a running server."""
@@ -136,6 +148,7 @@ def parse(found: Mapping[str, Any]) -> Settings:
         **text,
         advertise=addresses.parse(found["advertise"], "advertise") if found.get("advertise") else None,
         http=addresses.parse(found["http"], "http") if found.get("http") else None,
+        http_hosts=parse_hosts(found.get("http_hosts", [])),
         insecure=insecure,
         tls=TlsFiles.of(found["tls"]) if "tls" in found else None,
         limits=Limits.of(found.get("limits", {})),
