@@ -40,6 +40,15 @@ def test_a_command_that_dies_of_a_signal_gives_128_and_its_number(stage: Stage) 
     assert stage.call("run", "k", "--", "sh", "-c", "kill -KILL $$").returncode == 128 + signal.SIGKILL
 
 
+@pytest.mark.parametrize("option", ["--wait", "--ttl", "--max-hold"])
+@pytest.mark.parametrize("value", ["inf", "nan", "-1", "1e400", "9" * 400, "9" * 30], ids=lambda value: value[:5])
+def test_a_time_that_is_none_or_too_long_is_refused(stage: Stage, option: str, value: str) -> None:
+    done = stage.call("run", f"{option}={value}", "k", "--", "echo", "ran")
+
+    assert (done.returncode, done.stdout) == (exit_codes.BAD_INPUT, "")
+    assert "Traceback" not in done.stderr
+
+
 def test_a_command_that_is_not_found_gives_127(stage: Stage) -> None:
     done = stage.call("run", "k", "--", "no-such-command")
 

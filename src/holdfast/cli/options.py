@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import inf
 from typing import Any, TypeVar
 
 import click
@@ -30,9 +31,10 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, float):
             return value
         found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h)?", str(value).strip())
-        if found is None:
+        seconds = inf if found is None else float(found[1]) * _UNITS[found[2] or "s"]
+        if seconds == inf:  # as a number with hundreds of digits is
             self.fail(f"{value!r} is not a duration: 5, 0.5, 500ms, 2m or 1h", param, ctx)
-        return float(found[1]) * _UNITS[found[2] or "s"]
+        return seconds
 
 
 SECONDS = Seconds()
