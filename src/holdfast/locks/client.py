@@ -7,9 +7,11 @@ import os
 import secrets
 import socket
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from holdfast.core.names import legible
@@ -73,9 +75,17 @@ class Client:
         """The session that is over here, and has still to be ended at the engine."""
         self.fronts: weakref.WeakSet[Front] = weakref.WeakSet()
         """Those that have a state of their own, with which they begin anew in a fork."""
-        engine.deliver = self.deliver
+        engine.deliver = partial(deliver_to, weakref.ref(self))
         self._begin()
         clients.add(self)
+
+    def __del__(self, _warn: Any = warnings.warn) -> None:
+        """Nothing refers to it any more but its keeper, which ends it. From here nothing is sent."""
+        keeper = getattr(self, "keeper", None)
+        if keeper is None or keeper.thread is None or keeper.failed or self.closed or self.pid != os.getpid():
+            return
+        keeper.keep_forgotten(self)
+        _warn(f"{self} was not closed: use it in a `with`, or close it", ResourceWarning, source=self)
 
     def _begin(self) -> None:
         """The state that a process starts with, and a fork starts with again."""
@@ -325,6 +335,13 @@ class Client:
                 # Only said when asked: the callbacks are the parent's.
                 hold.on_lost.clear()
                 hold.lose(session.over or "")
+
+
+def deliver_to(client: weakref.ref[Client], notice: Notice) -> None:
+    """Hand a notice to a client, if it is still there: connections must not keep it."""
+    there = client()
+    if there is not None:
+        there.deliver(notice)
 
 
 clients: weakref.WeakSet[Client] = weakref.WeakSet()

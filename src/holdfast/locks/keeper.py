@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,6 +23,7 @@ from holdfast.core.table import rows
 from holdfast.core.table.commands import GONE, MISSED, RECONNECTED, SHORTENED, Notice, Renewed, SessionOver
 from holdfast.engines.engine import Verbs
 from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.locks.ending import Ending
 from holdfast.locks.errand import Errand
 from holdfast.locks.grant_check import GrantCheck
 from holdfast.locks.session import Session
@@ -58,7 +60,11 @@ class Keeper:
     """Keeps one client's session. Everything here runs in the keeper's thread unless it says otherwise."""
 
     def __init__(self, client: Client, verbs: Verbs, stalled: Callable[[], float]) -> None:
-        self.client, self.verbs, self.io = client, verbs, verbs.io
+        self._client = weakref.ref(client)
+        """Weak: a client that nothing else refers to was forgotten, and is ended."""
+        self._in_use: Client | None = client
+        """The client, while the keeper is awake, and for ever once it was forgotten."""
+        self.verbs, self.io = verbs, verbs.io
         self.stalled = stalled
         """For how many seconds the client's event loop has not turned."""
         self.stopping = False
@@ -94,10 +100,21 @@ class Keeper:
         """When to look for what ended calls have left."""
         self._rests = full_jitter(FIRST_REST, LAST_REST, self.io.uniform)
         self._grant_check = GrantCheck(self)
-        self._without_loop = False
-        """Whether the event loop of the client was closed before the client."""
+        self.ending = Ending(self)
+
+    @property
+    def client(self) -> Client:
+        """The client, to one that refers to it, or in the keeper's thread while that is awake."""
+        client = self._in_use or self._client()
+        assert client is not None
+        return client
 
     # From any thread
+
+    def keep_forgotten(self, client: Client) -> None:
+        """Nothing but this keeper refers to its client any more."""
+        self.ending.forgotten = client
+        self.verbs.bell.set()
 
     def want_session(self, signal: Signal) -> None:
         """Ask for a session; the signal is set when there is one, or when that failed."""
@@ -172,15 +189,20 @@ class Keeper:
             while not self.stopping:
                 due = self.next_due()
                 self._sleeps_until = NEVER if due is None else due
+                self._in_use = self.ending.forgotten
                 await self.io.wait(bell, due)
+                # Between the end of the last reference and the client's last word there is neither.
+                while (client := self.ending.forgotten or self._client()) is None:
+                    await self.io.wait(bell, self.io.now() + FIRST_REST)
+                self._in_use = client
+                del client
                 self._sleeps_until = NEVER
                 bell.clear()
                 if parked := self._parking and self._parks():
                     return
                 await self.work()
-            await self.end_unclosed()
-            if self._without_loop:
-                self.close_engine()
+                self.ending.look()
+            await self.ending.finish()
         except Exception as error:
             log.exception("%s: the keeper failed", self.client)
             self.fell(error)
@@ -195,32 +217,6 @@ class Keeper:
         with self._gate:
             self._parked = self._parking
             return self._parked
-
-    async def end_unclosed(self) -> None:
-        """End the session at the engine where the one who closed the client could not."""
-        client = self.client
-        try:
-            while client.unclosed:
-                if not (await self.verbs.close_session(client.unclosed, self.io.now() + client.call_limit)).more:
-                    client.unclosed = ""
-        except EngineUnavailable as error:
-            log.warning("%s: its session could not be closed: %s", client, error)
-
-    async def end_with_loop(self, session: Session) -> None:
-        """The event loop of the client was closed: no task of it runs any more, and none can close the client."""
-        client = self.client
-        log.warning("%s: its event loop was closed before it: what it holds is released", client)
-        client.closed = self.stopping = self._without_loop = True
-        client.unclosed = session.id
-        self.end(session, "the event loop of its client was closed")
-
-    def close_engine(self) -> None:
-        """Close the connections of a client that nothing else can close."""
-        try:
-            self.client.engine.close()
-        except RuntimeError as error:
-            # A connection of the loop cannot be closed without it, and goes with its garbage.
-            log.debug("%s: a connection was not closed: %s", self.client, error)
 
     def fail(self, error: Exception) -> None:
         """Tell those who wait for a session that none will come from here."""
@@ -338,7 +334,7 @@ class Keeper:
         interval = deadlines.beat_interval(session.ttl)
         sent = self.io.now()
         if self.stalled() == NEVER:
-            await self.end_with_loop(session)
+            self.ending.end_with_loop(session)
             return
         if self.stalled() > self.client.max_stall:
             log.warning("%s: the event loop has not turned for %.1f s: not renewing", self.client, self.stalled())
