@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -109,3 +110,19 @@ async def test_two_tasks_that_ask_one_stream_share_what_comes() -> None:
         await locks.log("l").append(["one", "two"])
 
         assert sorted(await asyncio.gather(*asking)) == [(0, "one"), (1, "two")]
+
+
+async def test_an_anext_that_ran_out_of_time_says_nothing_when_its_client_is_closed() -> None:
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    async with aio.connect("memory://unanswered", ttl=600.0) as locks:
+        stream = locks.watch("k")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(anext(stream), 0.05)
+        calls = [task for task in asyncio.all_tasks() if task.get_name() == "holdfast-call"]
+    await asyncio.wait(calls)
+    del stream, calls
+    gc.collect()
+    await asyncio.sleep(0)
+
+    assert told == []

@@ -199,6 +199,7 @@ class SharedCall(Generic[T]):
         while True:
             if self._task is None:
                 self._task = asyncio.create_task(self._begin(), name="holdfast-call")
+                self._task.add_done_callback(_take_note)
             task = self._task
             await asyncio.wait({task})
             if self._task is task:
@@ -213,8 +214,12 @@ class SharedCall(Generic[T]):
             await asyncio.sleep(0)  # a caller that still waits goes first
             if self._task is task:
                 self._task = None
-                if not task.cancelled():
-                    task.exception()
+
+
+def _take_note(task: asyncio.Task[Any]) -> None:
+    """Its callers may all be gone when it fails: asyncio must not print that no caller has asked for the error."""
+    if not task.cancelled():
+        task.exception()
 
 
 class AsyncioSignal:
