@@ -17,6 +17,7 @@ from holdfast.locks.acquire import acquire, answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Entry, Hold
+from holdfast.locks.lost_data import lost_data
 from holdfast.locks.outcome import unknown_from_here
 from holdfast.locks.several import let_go, still_there
 from holdfast.locks.spec import make_spec
@@ -65,11 +66,14 @@ class BarrierFront:
 
     async def passed(self, hold: Hold, until: float | None, watching: Watching) -> int | None:
         """The generation that counted this party; None if its time ran out, or its own session did."""
-        io = self.client.io
+        io, seen = self.client.io, 0
         while True:
             # Others may have gone through on this party's account while it was paused, also past its ttl or its wait.
             look_by = watching.by if io.now() < watching.by else io.now() + GRACE
             value, version = await self.cell.get(look_by)
+            if 0 < version < seen:
+                raise lost_data(self.client, f"barrier {self.name!r} went back from version {seen} to {version}")
+            seen = version
             through: dict[str, int] = value["through"] if value else {}
             if hold.claim.id in through:
                 return through[hold.claim.id]

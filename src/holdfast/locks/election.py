@@ -8,6 +8,7 @@ from holdfast.core.names import fits
 from holdfast.errors import InvalidRequest, Unsupported
 from holdfast.locks.ability import CAN, need_events
 from holdfast.locks.client import Client
+from holdfast.locks.lost_data import lost_data
 from holdfast.locks.spec import LONGEST_NOTE
 from holdfast.locks.watching import SAFETY_NET, End, Watching
 from holdfast.model import Leader
@@ -34,7 +35,10 @@ async def leader(client: Client, name: str) -> Leader | None:
 
 
 def observe(client: Client, name: str, end: End) -> AsyncIterator[Leader | None]:
-    """Who leads, now and after every change; None while nobody does."""
+    """Who leads, now and after every change; None while nobody does.
+
+    HoldfastError if a leader has a lower token than one that was seen: the engine lost data.
+    """
     need_events(client, "observe")
     return _leaders(client, name, end)
 
@@ -42,9 +46,13 @@ def observe(client: Client, name: str, end: End) -> AsyncIterator[Leader | None]
 async def _leaders(client: Client, name: str, end: End) -> AsyncIterator[Leader | None]:
     async with Watching(client, prefix=name, read_anew=True, end=end) as watching:
         seen: Leader | None = None
-        first = True
+        first, highest = True, 0
         while True:
             now = await leader(client, name)
+            if now is not None:
+                if now.token < highest:
+                    raise lost_data(client, f"election {name!r} went back from token {highest} to {now.token}")
+                highest = now.token
             if first or (now and now.token) != (seen and seen.token):
                 first, seen = False, now
                 yield now

@@ -275,6 +275,44 @@ def test_whoever_waits_at_a_latch_hears_that_its_count_was_lost(world: World) ->
         waiting.result(PATIENCE)
 
 
+def test_whoever_waits_at_a_barrier_hears_that_its_generations_were_lost(world: World) -> None:
+    waiter, first, second = world.client(60.0), world.client(60.0), world.client(60.0)
+
+    def pass_by() -> int:
+        passing = world.threads.submit(first.barrier("phase", 2).wait, wait=60.0)
+        return max(second.barrier("phase", 2).wait(wait=60.0), passing.result(PATIENCE))
+
+    assert pass_by() == 1
+    world.snapshot()
+    assert pass_by() == 2
+    waiting = world.threads.submit(waiter.barrier("phase", 2).wait, wait=60.0)
+    eventually(lambda: world.operator.zcard(f"{START}watches") == 1, "it does not watch")
+    world.come_back()
+
+    with pytest.raises(HoldfastError, match="lost data"):
+        waiting.result(PATIENCE)
+
+
+def test_an_observer_hears_that_the_last_leader_was_lost(world: World) -> None:
+    observer, first, second = world.client(60.0), world.client(60.0), world.client(60.0)
+    former = first.election("leader", value="first").campaign()
+    world.snapshot()
+    former.release()
+    later = second.election("leader", value="second").campaign()
+    with observer.election("leader").observe() as leaders:
+        following = iter(leaders)
+        seen = next(following)
+        assert seen is not None
+        assert seen.value == "second"
+        more = world.threads.submit(next, following)
+        eventually(lambda: world.operator.zcard(f"{START}watches") == 1, "it does not watch")
+        world.come_back()
+
+        with pytest.raises(HoldfastError, match="lost data"):
+            more.result(PATIENCE)
+    eventually(later.lost.is_set, "the loss was not reported")
+
+
 def test_the_token_of_an_epoch_never_goes_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ghosts, "LAID_AFTER", 0.1)
     locks, guest = world.client(60.0), world.client(60.0)
