@@ -43,7 +43,7 @@ SIZES = {
     "heartbeats": (0, 1_000, 10_000, 90_000),
     "sessions": (0, 100, 1_000, 3_000),
     "queue": (10, 100, 1_000, 5_000, 10_000),
-    "ring": (2, 10, 100, 900),
+    "ring": (2, 10, 100, 400),
 }
 SESSIONS_PER_PROCESS = 500
 LIMITS = "[limits]\nconnections_per_user = 10000\n"

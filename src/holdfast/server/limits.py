@@ -73,7 +73,7 @@ class Limits:
     """Of requests of all clients that have not arrived completely."""
     total_output: int = 1 << 30
     """Of replies that clients have not read, all of them together."""
-    list: int = 2_000
+    list: int = 1_000
     """Claims in one answer."""
     search: int = 1_000
     """Claims that one search for a deadlock looks at."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
-from itertools import chain, dropwhile, islice
+from itertools import chain, islice
 
 from holdfast.core.table.rows import Row
 
@@ -63,7 +64,7 @@ class Slots:
 class Holders:
     """They come and go in any order, and the first of them by arrival is at hand."""
 
-    __slots__ = ("_by_owner", "_early", "_rows", "_slots", "_writers")
+    __slots__ = ("_by_owner", "_early", "_places", "_rows", "_slots", "_writers")
 
     def __init__(self) -> None:
         self._rows: OrderedDict[str, Row] = OrderedDict()
@@ -73,6 +74,8 @@ class Holders:
         self._early: dict[str, Row] = {}
         """The others: one that adopts a grant, or enters again, has its place before the last one."""
         self._by_owner: dict[str, dict[str, Row]] | None = None
+        self._places: list[tuple[int, str]] | None = None
+        """The places of `_rows` in order, and of some that are gone, made when they are gone through page by page."""
         self._slots: Slots | None = None
 
     def __len__(self) -> int:
@@ -101,6 +104,11 @@ class Holders:
         if early:
             self._early[claim.id] = row
         else:
+            if self._places is not None and claim.id not in rows:
+                if not self._places or self._places[-1] < arrival(row):
+                    self._places.append(arrival(row))
+                else:
+                    self._places = None  # the last place is of one that is gone, and later than this
             rows[claim.id] = row
             if claim.mode == "exclusive":
                 self._writers[claim.id] = row
@@ -115,6 +123,8 @@ class Holders:
         row = self._rows.pop(id_, None) or self._early.pop(id_, None)
         if row is None:
             return None
+        if self._places is not None and len(self._places) > SHORT + 2 * len(self._rows):
+            self._places = None
         self._writers.pop(id_, None)
         if row.slot is not None and self._slots is not None:
             self._slots.give(row.slot)
@@ -134,9 +144,13 @@ class Holders:
 
     def after(self, place: tuple[int, str], most: int, alive: Callable[[Row], bool]) -> list[Row]:
         """The first of them, alive, after a place in the order of arrival."""
-        order = place[0]
-        later = dropwhile(lambda row: row.order < order, self._rows.values())
-        in_order = (row for row in later if arrival(row) > place and alive(row))
+        rows = self._rows
+        if self._places is None:
+            self._places = [(row.order, id_) for id_, row in rows.items()]
+        places = self._places
+        later = (places[at] for at in range(bisect_right(places, place), len(places)))
+        found = ((each, rows.get(each[1])) for each in later)
+        in_order = (row for each, row in found if row is not None and arrival(row) == each and alive(row))
         early = (row for row in self._early.values() if arrival(row) > place and alive(row))
         return nsmallest(most, chain(islice(in_order, most), early), key=arrival)
 
