@@ -91,7 +91,7 @@ def block(world: World, name: str) -> tuple[Work, Work]:
 
 
 def grant_block(world: World, name: str) -> tuple[Work, Work]:
-    grant = world.locks.lock(name).acquire(wait=1.0)
+    grant = world.locks.lock(name).acquire(wait=5.0)
     entered: list[bool] = []
 
     def work() -> None:
@@ -155,7 +155,7 @@ def times_out(make: Make, held_by_rival: Make | None = None) -> Prepare:
     """A wait for what another client holds, in vain."""
 
     def prepare(world: World, name: str) -> tuple[Work, Work]:
-        held = (held_by_rival or make)(world.rival, name).acquire(wait=1.0)
+        held = (held_by_rival or make)(world.rival, name).acquire(wait=5.0)
         lock = make(world.locks, name)
 
         def work() -> None:
@@ -184,7 +184,7 @@ def second(locks: holdfast.Client, name: str) -> holdfast.Lock:
 
 
 def is_granted(world: World, name: str) -> tuple[Work, Work]:
-    held = world.rival.lock(name).acquire(wait=1.0)
+    held = world.rival.lock(name).acquire(wait=5.0)
     lock = world.locks.lock(name)
     release = threading.Timer(WAIT, held.release)
 
@@ -197,7 +197,7 @@ def is_granted(world: World, name: str) -> tuple[Work, Work]:
 
 
 def permit_is_granted(world: World, name: str) -> tuple[Work, Work]:
-    held = world.rival.semaphore(name, 1).acquire(wait=1.0)
+    held = world.rival.semaphore(name, 1).acquire(wait=5.0)
     permit = world.locks.semaphore(name, 1)
     release = threading.Timer(WAIT, held.release)
 
@@ -210,7 +210,7 @@ def permit_is_granted(world: World, name: str) -> tuple[Work, Work]:
 
 
 def hand_over(world: World, name: str) -> tuple[Work, Work]:
-    grants = [world.locks.lock(name).acquire(wait=1.0)]
+    grants = [world.locks.lock(name).acquire(wait=5.0)]
 
     def work() -> None:
         grants.append(world.locks.adopt(grants[0].hand_over()))
@@ -299,7 +299,7 @@ def partition(world: World, name: str) -> tuple[Work, Work]:
 
 def close(world: World, name: str) -> tuple[Work, Work]:
     locks = world.connect()
-    grant = locks.lock(name).acquire(wait=1.0)
+    grant = locks.lock(name).acquire(wait=5.0)
 
     def afterwards() -> None:
         locks.close()

@@ -110,14 +110,19 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(
         assert moments > SAMPLE
         for error in (KeyboardInterrupt, Injected):
             for at in chosen(moments, f"{subject.name} {operation.name} {error.__name__}"):
-                work, afterwards = begin(f"{error.__name__}-{at}")
-                fault, seconds = Moments(at, error), list[float]()
-                # An engine may tell of the interrupt as a request without an answer.
-                with suppress(error, holdfast.HoldfastError):
-                    fault.run(took(work, seconds))
-                assert seconds[0] < operation.limit + SPARE, f"{seconds[0]:.1f} s, interrupted at {fault.where}"
-                where[names[-1]] = fault.where
-                afterwards()
+                # On a busy machine one may be late. One that is late again is no chance.
+                for attempt in ("", "-again"):
+                    work, afterwards = begin(f"{error.__name__}-{at}{attempt}")
+                    fault, seconds = Moments(at, error), list[float]()
+                    # An engine may tell of the interrupt as a request without an answer.
+                    with suppress(error, holdfast.HoldfastError):
+                        fault.run(took(work, seconds))
+                    where[names[-1]] = fault.where
+                    afterwards()
+                    if seconds[0] < operation.limit + SPARE:
+                        break
+                else:
+                    raise AssertionError(f"{seconds[0]:.1f} s, for the second time, interrupted at {fault.where}")
         until = time.monotonic() + TTL + subject.lag + 2 * SPARE
         while still := left(world.rival, names):
             assert time.monotonic() < until, f"left behind: {[(name, where.get(name)) for name in still]}"

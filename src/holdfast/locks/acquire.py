@@ -48,10 +48,10 @@ async def acquire(
                 session = await client.live_session(answer_by(until))
                 now = io.now()
             claim = client.new_claim(session, spec, waits=wait is None or wait > 0.0)
-            if client.withdrawals:
-                await client.withdraw_late(claim.owner, spec.name, answer_by(until))
+            if (left := client.unsettled.left_by(claim.owner)) or client.withdrawals:
+                await withdraw_former(client, claim, left, answer_by(until))
                 now = io.now()
-            held = None if spec.limit else await held_already(client, session, claim, until)
+            held = None if spec.limit else session.find(claim)
             if held is not None:
                 again = reenter(client, spec, held, taken)
                 if again is not None:
@@ -109,15 +109,13 @@ async def who_holds(client: Client, spec: Spec, missed: Missed, by: float) -> tu
     return await client.inspections.holders(client.kind(spec.kind), spec.name, by)
 
 
-async def held_already(client: Client, session: Session, claim: Claim, until: float | None) -> Hold | None:
-    """What the owner of this claim holds on its name. What an ended call has left of that is given back first."""
-    held = session.find(claim)
-    if held is not None:
-        for entry in client.unsettled.left_of(held):
-            if client.drop(entry):
-                await client.withdraw(entry.claim, True, answer_by(until))
-                held = session.find(claim)
-    return held
+async def withdraw_former(client: Client, claim: Claim, left: list[Entry], by: float) -> None:
+    """Withdraw what ended calls of an owner have left, so that it does not wait for itself."""
+    for entry in left:
+        if client.drop(entry):
+            await client.withdraw(entry.claim, True, by)
+        client.unsettled.end(entry)
+    await client.withdraw_late(claim.owner, claim.name, by)
 
 
 def reenter(client: Client, spec: Spec, held: Hold, taken: list[Entry]) -> Entry | None:

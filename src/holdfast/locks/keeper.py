@@ -263,6 +263,7 @@ class Keeper:
             if self.client.drop(entry):
                 log.debug("%s: withdrawing what an interrupted call has left: %r", self.client, entry.claim.name)
                 self.withdraw(entry.claim, unanswered=True)
+            unsettled.withdrawn(entry)
         self._look_at = now + SECOND_LOOK
 
     async def run_errands(self) -> None:

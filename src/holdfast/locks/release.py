@@ -20,7 +20,7 @@ async def release(client: Client, entry: Entry, by: float = inf) -> None:
     """
     hold = entry.held
     unsettled = client.unsettled
-    unsettled.begin(entry)
+    former = unsettled.begin(entry)
     try:
         client.stay_at_exit()
         last = hold.let_go(entry)
@@ -32,7 +32,8 @@ async def release(client: Client, entry: Entry, by: float = inf) -> None:
             return
         reply = await give_back(client, hold.claim, min(by, client.until()))
     except NotHeld:
-        unsettled.end(entry)
+        # A release that was interrupted may have said so before the engine was asked.
+        unsettled.leave_to(former, entry)
         raise
     except LockLost:
         if hold.released:

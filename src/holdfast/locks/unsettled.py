@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.errors import LockLost
-from holdfast.locks.hold import Entry, Hold
+from holdfast.locks.hold import Entry
 from holdfast.runtime.io import Io
 
 UNDECIDED = "the call that took it ended before its caller had it"
@@ -47,11 +47,22 @@ class Unsettled:
         self._calls: dict[Entry, object] = {}
         self._seen: dict[Entry, float] = {}
         """When an entry was first found to be left by a call that has ended."""
+        self._leaving: dict[Entry, None] = {}
+        """What the keeper has taken out, until its withdrawal is on record."""
         self.scopes: dict[Scope, None] = {}
 
-    def begin(self, entry: Entry) -> None:
-        """The running call takes this entry, or gives it back."""
+    def begin(self, entry: Entry) -> object:
+        """The running call takes this entry, or gives it back. The call that had it on record, if any."""
+        former = self._calls.get(entry)
         self._calls[entry] = self._io.running()
+        return former
+
+    def leave_to(self, former: object, entry: Entry) -> None:
+        """The running call has nothing to do with it after all: it is as before `begin`."""
+        if former is None:
+            self.end(entry)
+        else:
+            self._calls[entry] = former
 
     def end(self, entry: Entry) -> None:
         """It is gone, or its withdrawal is in other hands."""
@@ -70,7 +81,7 @@ class Unsettled:
             raise LockLost(entry.claim.name, entry.token, UNDECIDED) from None
 
     def abandoned(self, patience: float) -> list[Entry]:
-        """Take out what ended calls and ended `with` blocks have left.
+        """Take out what ended calls and ended `with` blocks have left. The keeper says of each when it is `withdrawn`.
 
         A call may have ended so recently that its caller is about to get its grant. So an entry is
         taken when it is found again after `patience` seconds.
@@ -80,31 +91,40 @@ class Unsettled:
         for entry, call in self._calls.copy().items():
             if not self._io.has_ended(call):
                 self._seen.pop(entry, None)
-            elif now - self._seen.setdefault(entry, now) >= patience and self._calls.pop(entry, self) is not self:
+            elif now - self._seen.setdefault(entry, now) >= patience:
+                self._leaving[entry] = None
+                if self._calls.pop(entry, self) is self:
+                    del self._leaving[entry]
+                    continue
                 self._seen.pop(entry, None)
                 found.append(entry)
         for scope in list(self.scopes):
             if scope.is_over:
-                self.scopes.pop(scope, None)
-                found.extend(entry for entry in scope.entries if entry.is_open)
-        return found
-
-    def left_of(self, hold: Hold) -> list[Entry]:
-        """Take out those entries of a hold that ended calls and ended `with` blocks have left, at once.
-
-        For the owner of the hold: it acquires again, so no call of its own is about to return.
-        """
-        if not self._calls and not self.scopes:
-            return []
-        mine = hold.entries
-        found = [entry for entry, call in self._calls.copy().items() if entry in mine and self._io.has_ended(call)]
-        found = [entry for entry in found if self._calls.pop(entry, self) is not self]
-        over = [scope for scope in list(self.scopes) if scope.is_over]
-        for scope in over:
-            left = [entry for entry in scope.entries if entry.is_open]
-            if mine.issuperset(left):
+                left = [entry for entry in scope.entries if entry.is_open]
+                self._leaving.update(dict.fromkeys(left))
                 self.scopes.pop(scope, None)
                 found.extend(left)
+        return found
+
+    def withdrawn(self, entry: Entry) -> None:
+        """The withdrawal of what was taken out is on record."""
+        self._leaving.pop(entry, None)
+
+    def left_by(self, owner: str) -> list[Entry]:
+        """What ended calls and ended `with` blocks of this owner have left. The running call takes it over.
+
+        For the owner itself: it acquires again, so no call of its own is about to return.
+        """
+        if not self._calls and not self.scopes and not self._leaving:
+            return []
+        found = [entry for entry, call in self._calls.copy().items() if self._io.has_ended(call)]
+        found += self._leaving.copy()
+        for scope in list(self.scopes):
+            if scope.is_over:
+                found += [entry for entry in scope.entries if entry.is_open]
+        found = [entry for entry in found if entry.claim.owner == owner]
+        for entry in found:
+            self.begin(entry)
         return found
 
     def any_seen(self) -> bool:
