@@ -372,7 +372,7 @@ def test_a_fork_leaves_nothing_open_although_a_client_connects_meanwhile(
         os.waitpid(child, 0)
 
         ports: list[Any] = [client._core.verbs.io.port for client in clients]  # type: ignore[attr-defined]
-        assert [port.connection for port in ports] == [None] * 3
+        assert [item.value for port in ports for item in port.pool.items] == [None] * 3
 
 
 # A file that goes away while it is in use

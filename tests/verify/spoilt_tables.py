@@ -8,8 +8,9 @@ from typing import Any
 
 from holdfast.core.table.commands import CellSet, Command, Enter, Look, Release, Renew
 from holdfast.core.table.machine import Outcome
-from holdfast.engines.sqlite.engine import SqliteEngine, SqlitePort
+from holdfast.engines.sqlite.engine import Connected, SqliteEngine, SqlitePort
 from holdfast.model import Granted
+from holdfast.runtime.call_pool import PoolItem
 
 
 class SpoiltPort(SqlitePort):
@@ -17,10 +18,11 @@ class SpoiltPort(SqlitePort):
 
     engine: SpoiltTable
 
-    def _transact(self, connection: sqlite3.Connection, command: Command, until: float) -> Outcome:
+    def _transact(self, item: PoolItem[Connected], command: Command, until: float) -> Outcome:
         command = self.engine.before(command)
-        outcome = super()._transact(connection, command, until)
-        self.engine.after(connection, command, outcome)
+        outcome = super()._transact(item, command, until)
+        assert item.value is not None
+        self.engine.after(item.value.connection, command, outcome)
         return outcome
 
 

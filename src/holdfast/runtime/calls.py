@@ -48,3 +48,8 @@ def running_call() -> Call | None:
 def has_ended(call: object) -> bool:
     """Whether a call is over. What was taken outside of any call (None) counts as in use."""
     return isinstance(call, CoroutineType) and not call.cr_running
+
+
+def runs_here(call: Call | None) -> bool:
+    """Whether a call is under way in this thread: the running one, or one that a signal handler has come upon."""
+    return call is not None and call.cr_running and call in _calls.begun

@@ -9,11 +9,11 @@ import logging
 import os
 import random
 import sqlite3
-import threading
 import time
 import weakref
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from holdfast.core.table.commands import (
 from holdfast.core.table.machine import READS
 from holdfast.core.urls import Url
 from holdfast.engines.checkup import Finding
-from holdfast.engines.engine import Deliver, nobody
+from holdfast.engines.engine import LONGEST_CALL, Deliver, nobody
 from holdfast.engines.memory import GUARANTEES as MEMORY
 from holdfast.engines.sqlite.bell import Bell, ring
 from holdfast.engines.sqlite.checkup import check_up
@@ -43,6 +43,8 @@ from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock, fork
 from holdfast.runtime.blocking import BlockingIo
+from holdfast.runtime.call_pool import CallPool, PoolItem
+from holdfast.runtime.calls import runs_here
 from holdfast.runtime.turns import Turns
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ DURABLE = frozenset({CellSet, RaiseTokens})
 
 FORK_WAITS = 5.0
 """How long a fork waits at most for other threads to finish their steps."""
+
+LONGEST_PAUSE = 0.005
+"""Between two tries to take the file's write lock."""
 
 ON_THE_LOOP = 0.002
 """How long a step may wait for the file before it leaves the event loop for a thread."""
@@ -82,18 +87,29 @@ class Busy(Exception):
     """The file was not to be had within the time given."""
 
 
+@dataclass
+class Connected:
+    """A connection and what belongs to it."""
+
+    connection: sqlite3.Connection
+    file: FileIdentity
+    """What the connection is to."""
+    rows: SqliteRows
+
+
 class SqlitePort:
-    """Runs commands, each in a transaction of its own, on one connection that threads take turns on."""
+    """Runs commands, each in a transaction of its own, on one connection that calls borrow in turn."""
 
     def __init__(self, engine: SqliteEngine) -> None:
         self.engine = engine
-        # Reentrant, because then a thread can tell whether it has its turn: see `call_within`.
-        self.turn = threading.RLock()
-        self.connection: sqlite3.Connection | None = None
-        self.file: FileIdentity
-        """What the connection is to."""
-        self.rows: SqliteRows
         self.closed = False
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        # Closing a connection rolls back what an interrupted call has begun on it.
+        self.pool: CallPool[Connected] = CallPool(1, lambda left: left.connection.close())
+        self._kept: PoolItem[Connected] | None = None
+        """Kept from other threads while the process forks."""
 
     def call(self, request: Command, until: float) -> Any:
         """Run a command; EngineUnavailable if the file is not to be had in time."""
@@ -104,29 +120,22 @@ class SqlitePort:
 
     def call_within(self, request: Command, until: float, patience: float) -> Any:
         """Run a command; Busy if this connection or the file is not to be had in time. Nothing was done then."""
+        if any(item.taken and runs_here(item.call) for item in self.pool.items):
+            # Only a signal handler gets here, in the middle of a step of the same thread.
+            raise EngineUnavailable(self.engine.address, "a step of this thread is under way", "not done")
+        item = self.pool.take(clock.now() + patience)
+        if item is None:
+            raise Busy
         try:
-            if not self.turn.acquire(timeout=patience):
-                raise Busy
-            if self.connection is not None and self.connection.in_transaction:
-                # Only a signal handler gets here, in the middle of a step of the same thread.
-                raise EngineUnavailable(self.engine.address, "a step of this thread is under way", "not done")
-            if self.connection is not None and self.engine.file.identity() != self.file:
-                self.engine.file.check_again()
-                self.disconnect()
-            if self.closed:
-                # A thread that asked while the client was closed would open a connection that nothing closes.
-                raise EngineUnavailable(self.engine.address, "the client was closed", "not done")
-            if self.connection is None:
-                self.connection, self.file = self.engine.file.connect()
-                self.rows = SqliteRows(self.connection)
-            for session in self.engine.sessions_elsewhere(self.file):
-                self._end_session(self.connection, session, until)
+            connected = self._connected(item)
+            for session in self.engine.sessions_elsewhere(connected.file):
+                self._end_session(item, session, until)
             if isinstance(request, Open):
-                self.engine.begin_listening(request.session.id, self.file)
-            outcome = self._transact(self.connection, request, until)
-            dropped, self.rows.dropped_sessions = self.rows.dropped_sessions, []
+                self.engine.begin_listening(request.session.id, connected.file)
+            outcome = self._transact(item, request, until)
+            dropped, connected.rows.dropped_sessions = connected.rows.dropped_sessions, []
         finally:
-            self.end_turn()
+            self.pool.give(item)
         self.engine.spread(outcome.notices, dropped)
         if isinstance(request, Close) and isinstance(outcome.reply, Done) and not outcome.reply.more:
             self.engine.end_listening(request.session)
@@ -135,15 +144,31 @@ class SqlitePort:
             return SessionOver(self.engine.ended.get(asked, ""))
         return outcome.reply
 
-    def _end_session(self, connection: sqlite3.Connection, session: str, until: float) -> None:
+    def _connected(self, item: PoolItem[Connected]) -> Connected:
+        """The connection of a borrowed item, to the file that is there now, without anything begun on it."""
+        roll_back(item)
+        if item.value is not None and self.engine.file.identity() != item.value.file:
+            self.engine.file.check_again()
+            disconnect(item)
+        if self.closed:
+            # A thread that asked while the client was closed would open a connection that nothing closes.
+            raise EngineUnavailable(self.engine.address, "the client was closed", "not done")
+        if item.value is None:
+            connection, file = self.engine.file.connect()
+            item.value = Connected(connection, file, SqliteRows(connection))
+        return item.value
+
+    def _end_session(self, item: PoolItem[Connected], session: str, until: float) -> None:
         """End a session of another file in this one, which may be a copy that was made while it was open."""
         while True:
-            closed = self._transact(connection, Close(session), until).reply
+            closed = self._transact(item, Close(session), until).reply
             if not (isinstance(closed, Done) and closed.more):
                 break
         self.engine.end_elsewhere(session)
 
-    def _transact(self, connection: sqlite3.Connection, command: Command, until: float) -> Outcome:
+    def _transact(self, item: PoolItem[Connected], command: Command, until: float) -> Outcome:
+        assert item.value is not None
+        connection, rows = item.value.connection, item.value.rows
         durable = type(command) in DURABLE
         committing = False
         try:
@@ -152,7 +177,7 @@ class SqlitePort:
             while True:
                 self._begin(connection, command, until)
                 try:
-                    outcome = apply(command, clock.now(), self.rows.answer, self.rows.put, wall=time.time())
+                    outcome = apply(command, clock.now(), rows.answer, rows.put, wall=time.time())
                 except BoundReached as reached:
                     connection.execute("ROLLBACK")
                     raise_bound(connection, reached.needed, max(0.05, until - clock.now()))
@@ -161,16 +186,16 @@ class SqlitePort:
                 connection.execute("COMMIT")
                 return outcome
         except sqlite3.Error as error:
-            self._give_up(connection)
+            roll_back(item)
             raise unavailable(self.engine.address, error, committing) from error
         except BaseException:
             if committing and not connection.in_transaction:
                 # An interrupt that came during the commit is raised after it. Those whom it touched are told.
                 self.engine.spread(outcome.notices, ())
-            self._give_up(connection)
+            roll_back(item)
             raise
         finally:
-            if durable and self.connection is not None:
+            if durable and item.value is not None and not connection.in_transaction:
                 connection.execute("PRAGMA synchronous = NORMAL")
 
     def _begin(self, connection: sqlite3.Connection, command: Command, until: float) -> None:
@@ -188,44 +213,57 @@ class SqlitePort:
                     raise
                 if clock.now() >= until:
                     raise Busy from error
+            if pause == LONGEST_PAUSE:
+                self.engine.roll_back_left(self)
             time.sleep(random.uniform(0, pause))
-            pause = min(pause * 2, 0.005)
+            pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _give_up(self, connection: sqlite3.Connection) -> None:
-        """Undo what was begun. A connection that cannot even do that is not used again."""
-        try:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error:
-            self.connection = None
-            connection.close()
-
-    def end_turn(self) -> None:
-        """Let others have their turn. An interrupt can come before its thread knows whether it has got one."""
-        try:
-            self.turn.release()
-        except RuntimeError:
-            return
+    def roll_back_left(self) -> None:
+        """Undo what an interrupted call has begun and could not undo: it keeps all others from the file."""
+        item = self.pool.take(clock.now())
+        if item is not None:
+            roll_back(item)
+            self.pool.give(item)
 
     def close(self) -> None:
-        with self.turn:
-            self.closed = True
-            self.disconnect()
-
-    def disconnect(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
-            self.connection = None
+        self.closed = True
+        item = self.pool.take(clock.now() + LONGEST_CALL)
+        if item is not None:
+            disconnect(item)
+            self.pool.give(item)
 
     def before_fork(self) -> None:
         """Leave nothing of SQLite's for the child: it would take its parent's file locks for its own."""
-        if self.turn.acquire(timeout=FORK_WAITS):
-            self.disconnect()
+        self._kept = self.pool.take(clock.now() + FORK_WAITS)
+        if self._kept is not None:
+            disconnect(self._kept)
+
+    def after_fork(self) -> None:
+        """Let other threads go on."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self.pool.give(kept)
 
     def in_child(self) -> None:
         """Begin anew. A connection that was in use at the fork is kept, so that nothing closes it here."""
-        _abandoned.append(self.connection)
-        self.turn, self.connection = threading.RLock(), None
+        _abandoned.append(self.pool)
+        self._begin_anew()
+
+
+def disconnect(item: PoolItem[Connected]) -> None:
+    """Close the connection of a borrowed item."""
+    connected, item.value = item.value, None
+    if connected is not None:
+        connected.connection.close()
+
+
+def roll_back(item: PoolItem[Connected]) -> None:
+    """Undo what was begun on a connection. One that cannot even do that is not used again."""
+    try:
+        if item.value is not None and item.value.connection.in_transaction:
+            item.value.connection.execute("ROLLBACK")
+    except sqlite3.Error:
+        disconnect(item)
 
 
 class SqliteAsyncioPort:
@@ -357,6 +395,12 @@ class SqliteEngine:
                 except OSError:
                     continue  # gone already, or not ours to remove; an empty pipe harms nobody
 
+    def roll_back_left(self, busy: SqlitePort) -> None:
+        """Undo what interrupted calls have left on other connections than the one that is busy."""
+        for port in list(self.ports):
+            if port is not busy:
+                port.roll_back_left()
+
     def check_up(self) -> list[Finding]:
         """What `doctor` finds here."""
         return check_up(self.file)
@@ -392,7 +436,7 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     for engine in list(_engines):  # another thread may connect meanwhile
         for port in engine.ports:
-            port.end_turn()
+            port.after_fork()
 
 
 fork.around(fork.CONNECTIONS, _before_fork, _after_fork)
