@@ -54,7 +54,7 @@ async def released(grant: aio.Grant) -> None:
 
 
 def entering(make: Make) -> Prepare:
-    """An `async with` over what nobody else holds."""
+    """An `async with` over what no other client holds."""
 
     async def prepare(pair: Pair, name: str) -> tuple[Work, Work]:
         async def work() -> None:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import get_args
 
+from tests.engines.lost_messages.observing import OBSERVING
 from tests.engines.lost_messages.operations import HOLDING, Operation
 from tests.engines.lost_messages.recorded import RECORDED
 from tests.engines.lost_messages.scene import LATENESS, Scene, Site, told
+from tests.engines.lost_messages.sets import SETS
 from tests.faults.message_proxy import Fate, Fault, How
 
-OPERATIONS = [*HOLDING, *RECORDED]
+OPERATIONS = [*HOLDING, *SETS, *OBSERVING, *RECORDED]
 KINDS: list[tuple[Fate, How]] = [(fate, how) for fate, how in product(get_args(Fate), get_args(How))]
 ALL = bool(os.environ.get("HOLDFAST_LOST_MESSAGES"))
 """Whether to run all cases, and not only a sample."""

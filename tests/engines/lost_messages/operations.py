@@ -337,65 +337,6 @@ class Adopt(Locking):
         await scene.expect_claims(Outcome(), 0)
 
 
-class LockAll(Operation):
-    """Two locks, all or none. `held` says whether another client holds the second."""
-
-    limit = WAIT + 1.0
-
-    def __init__(self, name: str, held: bool) -> None:
-        super().__init__(name)
-        self.held = held
-
-    def names(self, scene: Scene) -> list[str]:
-        return [f"{scene.name}-1", f"{scene.name}-2"]
-
-    async def prepare(self, scene: Scene) -> None:
-        await scene.warm()
-        if self.held:
-            scene.kept["held"] = await scene.rival.lock(self.names(scene)[1]).acquire(wait=5.0)
-
-    async def act(self, scene: Scene) -> Any:
-        return await scene.far.lock_all(*self.names(scene)).acquire(wait=WAIT)
-
-    async def judge(self, scene: Scene, outcome: Outcome) -> None:
-        assert not isinstance(outcome.error, Deadlock | LockLost), f"told {outcome}"
-        if outcome.done:
-            assert not self.held, "granted what another client holds"
-            grants = [outcome.value[name] for name in self.names(scene)]
-            scene.grants += grants
-            for name in self.names(scene):
-                if all(grant.target.valid for grant in grants):
-                    await scene.expect_claims(Outcome(), 1, name)
-            for grant in grants:
-                await scene.give_back(grant)
-        if self.held:
-            scene.kept["held"].check()
-            await scene.kept["held"].release()
-        for name in self.names(scene):
-            await scene.expect_free(outcome, scene.judge.lock(name))
-            await scene.expect_claims(outcome, 0, name)
-
-
-class Inspect(Operation):
-    """It changes nothing."""
-
-    async def prepare(self, scene: Scene) -> None:
-        await scene.warm()
-        scene.kept["held"] = await scene.rival.lock(scene.name).acquire(wait=5.0)
-
-    async def act(self, scene: Scene) -> Any:
-        return await scene.far.inspect(scene.name)
-
-    async def judge(self, scene: Scene, outcome: Outcome) -> None:
-        assert outcome.done or isinstance(outcome.error, EngineUnavailable), f"told {outcome}"
-        if outcome.done:
-            assert len(outcome.value.holders) == 1, f"told {outcome}"
-        scene.kept["held"].check()
-        await scene.expect_claims(outcome, 1)
-        await scene.kept["held"].release()
-        await scene.expect_free(outcome, scene.judge.lock(scene.name))
-
-
 class Break(Operation):
     """Of another client's lock."""
 
@@ -474,9 +415,6 @@ HOLDING: list[Operation] = [
     Renew("renew"),
     HandOver("hand_over"),
     Adopt("adopt"),
-    LockAll("lock_all", held=False),
-    LockAll("lock_all, times out", held=True),
-    Inspect("inspect"),
     Break("break", force=False),
     Break("break, forced", force=True),
     Close("close"),
