@@ -1,4 +1,4 @@
-"""Ctrl-C in a step on the file: what was committed has happened, and what was not keeps no other client from the file."""
+"""Ctrl-C in a step on the file: what was committed has happened; what was not keeps no client from the file."""
 
 from __future__ import annotations
 

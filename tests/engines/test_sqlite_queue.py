@@ -45,12 +45,13 @@ def work(port: SqlitePort, command: Command) -> int:
         nonlocal done
         done += 1
 
-    assert port.connection is not None
-    port.connection.set_progress_handler(count, 1)
+    connected = port.pool.items[0].value
+    assert connected is not None
+    connected.connection.set_progress_handler(count, 1)
     try:
         port.call(command, clock.now() + WITHIN)
     finally:
-        port.connection.set_progress_handler(None, 1)
+        connected.connection.set_progress_handler(None, 1)
     return done
 
 

@@ -48,14 +48,12 @@ async def acquire(
                 session = await client.live_session(answer_by(until))
                 now = io.now()
             claim = client.new_claim(session, spec, waits=wait is None or wait > 0.0)
-            if (left := client.unsettled.left_by(claim.owner)) or client.withdrawals:
-                await withdraw_former(client, claim, left, answer_by(until))
+            if client.withdrawals:
+                await client.withdraw_late(claim.owner, spec.name, answer_by(until))
                 now = io.now()
-            held = None if spec.limit else session.find(claim)
-            if held is not None:
-                again = reenter(client, spec, held, taken)
-                if again is not None:
-                    return again
+            held = None if spec.limit else await held_already(client, session, claim, until)
+            if held is not None and (again := reenter(client, spec, held, taken)) is not None:
+                return again
             entry = Entry(session, claim)
             client.unsettled.begin(entry)
             answered = False
@@ -66,11 +64,9 @@ async def acquire(
                 answered = True
                 if isinstance(reply, Place):
                     now, reply = await stand_in_line(client, claim, spec, reply, until)
-                if isinstance(reply, Granted):
-                    hold = keep(client, entry, reply, now)
-                    if hold is not None:
-                        taken.append(entry)
-                        return entry
+                if isinstance(reply, Granted) and keep(client, entry, reply, now) is not None:
+                    taken.append(entry)
+                    return entry
                 client.unsettled.end(entry)
             except BaseException as error:
                 await undo(client, session, claim, error, answered, until)
@@ -79,6 +75,8 @@ async def acquire(
             finally:
                 client.wakeups.forget(claim.id)
             if not isinstance(reply, Granted):
+                if isinstance(reply, Deadlocked) and await withdraw_left(client, claim.owner, answer_by(until)):
+                    continue
                 refuse(client, session, spec, reply)
             now = io.now()
     except Missed as missed:
@@ -109,13 +107,22 @@ async def who_holds(client: Client, spec: Spec, missed: Missed, by: float) -> tu
     return await client.inspections.holders(client.kind(spec.kind), spec.name, by)
 
 
-async def withdraw_former(client: Client, claim: Claim, left: list[Entry], by: float) -> None:
-    """Withdraw what ended calls of an owner have left, so that it does not wait for itself."""
+async def held_already(client: Client, session: Session, claim: Claim, until: float | None) -> Hold | None:
+    """What the owner of this claim holds on its name. What an ended call has left of that is given back first."""
+    held = session.find(claim)
+    if held is not None and await withdraw_left(client, claim.owner, answer_by(until)):
+        held = session.find(claim)
+    return held
+
+
+async def withdraw_left(client: Client, owner: str, by: float) -> bool:
+    """Withdraw what ended calls of an owner have left, so that it does not wait for itself; whether there was any."""
+    left = client.unsettled.left_by(owner)
     for entry in left:
         if client.drop(entry):
             await client.withdraw(entry.claim, True, by)
         client.unsettled.end(entry)
-    await client.withdraw_late(claim.owner, claim.name, by)
+    return bool(left)
 
 
 def reenter(client: Client, spec: Spec, held: Hold, taken: list[Entry]) -> Entry | None:

@@ -228,10 +228,8 @@ class Keeper:
     def next_due(self) -> float | None:
         """When there is something to do even if nobody rings."""
         due = min(self._beat_at, self._sweep_at if self.client.waiting else NEVER)
+        due = min([due, *(late.due for late in self.withdrawals), *(one.due for one in self.client.errands)])
         due = min(due, self._open_at if self.wanted else NEVER)
-        due = min(
-            [due, *(withdrawal.due for withdrawal in self.withdrawals), *(one.due for one in self.client.errands)]
-        )
         session = self.client.session
         if session is not None and session.over is None:
             if self.client.unsettled.any_seen():
