@@ -61,20 +61,17 @@ class Quotas:
 
     def claims_left(self, session: str) -> int:
         """How many plain claims the session may make now, at least: there may be more later, never fewer."""
-        limits, table = self._limits, self._table
-        usage, longest = table.usage, longest_plain(limits)
-        total = usage.total
-        left = min(limits.claims - total.claims, (limits.claim_bytes - total.claim_bytes) // longest)
-        if left <= 0 or not self._service.store.has_room():
-            return 0
-        if self._service.users.required:
-            account = usage.of_session(session)
-            left = min(
-                left,
-                limits.claims_per_user - account.claims,
-                (limits.claim_bytes_per_user - account.claim_bytes) // longest,
-            )
+        service = self._service
+        limits, table, longest = service.limits, service.table, service.terms.longest
+        total = table.usage.total
         mine = total.claims  # as nearly always: no session can have more
+        left = min(limits.claims - mine, (limits.claim_bytes - total.claim_bytes) // longest)
+        if left <= 0 or not service.store.has_room():
+            return 0
+        if service.users.required:
+            account = table.usage.of_session(session)
+            left_in_bytes = (limits.claim_bytes_per_user - account.claim_bytes) // longest
+            left = min(left, limits.claims_per_user - account.claims, left_in_bytes)
         if mine >= limits.claims_per_session:
             mine = len(table.by_session.get(session, ())) + len(table.tombstones.get(session, ()))
         return min(left, limits.claims_per_session - mine)
@@ -126,8 +123,3 @@ class Quotas:
         if own > 0 and self._service.users.required and of_user + own > getattr(limits, share):
             return share
         return limit if more > 0 and of_all + more > getattr(limits, limit) else None
-
-
-def longest_plain(limits: Limits) -> int:
-    """Bytes that a plain claim takes at most. Its note may have letters that are not ASCII; all its texts count so."""
-    return 4 * (3 * limits.text + 1_024)

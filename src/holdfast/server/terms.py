@@ -70,6 +70,8 @@ class TermsReader:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.longest = 4 * (3 * limits.text + 1_024)
+        """Bytes that a plain claim takes at most: a note that is not ASCII makes all of its texts count four times."""
         self.known: dict[tuple[bytes, ...], Terms] = {}
         """By the words that say them."""
 
