@@ -121,6 +121,10 @@ class CallPool(Generic[T]):
         if self._waiting:
             self._wake_next()
 
+    def is_waited_for(self) -> bool:
+        """Whether a call waits for an item."""
+        return bool(self._waiting)
+
     def in_use(self) -> int:
         """How many items are lent now."""
         return sum(item.taken for item in self.items)

@@ -63,6 +63,9 @@ FORK_WAITS = 5.0
 LONGEST_PAUSE = 0.005
 """Between two tries to take the file's write lock."""
 
+TO_OTHERS = 0.0001
+"""How long a thread leaves the connection to others that wait for it."""
+
 ON_THE_LOOP = 0.002
 """How long a step may wait for the file before it leaves the event loop for a thread."""
 
@@ -137,6 +140,9 @@ class SqlitePort:
         finally:
             self.pool.give(item)
         self.engine.spread(outcome.notices, dropped)
+        if patience and self.pool.is_waited_for():
+            # Without a pause the thread that was woken finds the connection borrowed again, time after time.
+            time.sleep(TO_OTHERS)
         if isinstance(request, Close) and isinstance(outcome.reply, Done) and not outcome.reply.more:
             self.engine.end_listening(request.session)
         if isinstance(outcome.reply, SessionOver):
