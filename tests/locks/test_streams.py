@@ -104,6 +104,25 @@ async def test_an_anext_that_ran_out_of_time_loses_nothing(what: str) -> None:
             await anext(stream)
 
 
+@pytest.mark.parametrize("what", STREAMS)
+async def test_a_stream_whose_only_reader_is_cancelled_ends_although_it_was_not_closed(what: str) -> None:
+    async with aio.connect(f"memory://left-{what}", ttl=600.0) as locks:
+
+        async def follow() -> None:
+            async for _ in STREAMS[what](locks):
+                pass
+
+        reader = asyncio.create_task(follow())
+        await asyncio.to_thread(eventually, lambda: sleeps(locks), "nobody waits")
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        del reader
+
+        await asyncio.to_thread(eventually, lambda: table(f"left-{what}").rows.watches == {}, "it is still told")
+        assert locks._core.wakeups._expected == {}
+
+
 async def test_two_tasks_that_ask_one_stream_share_what_comes() -> None:
     async with aio.connect("memory://shared", ttl=600.0) as locks, locks.log("l").follow() as stream:
         asking = [asyncio.create_task(anext(stream)) for _ in range(2)]

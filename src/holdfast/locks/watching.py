@@ -6,7 +6,7 @@ import itertools
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from math import inf
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from holdfast.core.names import check_prefix
 from holdfast.core.table.commands import SessionOver
@@ -23,6 +23,8 @@ SAFETY_NET = 5.0
 
 LAST_MOMENT = 0.05
 """How long the end of a watch may take where no time is left."""
+
+T = TypeVar("T")
 
 _numbers = itertools.count(1)
 
@@ -51,6 +53,28 @@ class End:
     def check(self) -> None:
         if self.said:
             raise Ended
+
+
+class Source(Generic[T]):
+    """Where the elements of a stream come from. A call that is under way refers to this, and not to the stream."""
+
+    def __init__(self, elements: AsyncIterator[T], end: End, *, says_begun: bool) -> None:
+        self.elements, self._end, self._to_begin = elements, end, says_begun
+
+    async def begin(self) -> None:
+        """Start to be told, if the source says when it has started."""
+        if self._to_begin:
+            await anext(self.elements)
+            self._to_begin = False
+
+    async def ask(self) -> T:
+        """The next element, or Ended."""
+        self._end.check()
+        await self.begin()
+        try:
+            return await anext(self.elements)
+        except StopAsyncIteration:
+            raise Ended from None
 
 
 class Watching:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
-from holdfast.locks.watching import End, Ended
+from holdfast.locks.watching import End, Ended, Source
 from holdfast.runtime.asyncio import SharedCall
 
 T = TypeVar("T")
@@ -20,22 +20,14 @@ class Stream(Generic[T]):
 
     def __init__(self, source: Callable[[End], AsyncIterator[T]], *, says_begun: bool = False) -> None:
         self._end = End()
-        self._source, self._to_begin = source(self._end), says_begun
-        self._asking = SharedCall(self._ask)
+        self._source = Source(source(self._end), self._end, says_begun=says_begun)
+        self._asking = SharedCall(self._source.ask)
         """Asks the source, which is for one at a time."""
 
-    async def _begin(self) -> None:
-        if self._to_begin:
-            await self._source.__anext__()
-            self._to_begin = False
-
-    async def _ask(self) -> T:
-        self._end.check()
-        await self._begin()
-        try:
-            return await self._source.__anext__()
-        except StopAsyncIteration:
-            raise Ended from None
+    def __del__(self) -> None:
+        """End a call that a cancelled `anext` has left: no other `anext` will come for its result."""
+        if hasattr(self, "_end"):
+            self._end.say()
 
     def __aiter__(self) -> Stream[T]:
         return self
@@ -50,11 +42,12 @@ class Stream(Generic[T]):
         """Stop being told."""
         self._end.say()
         await self._asking.settle()
-        if not self._source.ag_running:  # type: ignore[attr-defined]
-            await self._source.aclose()  # type: ignore[attr-defined]
+        elements = self._source.elements
+        if not elements.ag_running:  # type: ignore[attr-defined]
+            await elements.aclose()  # type: ignore[attr-defined]
 
     async def __aenter__(self) -> Stream[T]:
-        await self._begin()
+        await self._source.begin()
         return self
 
     async def __aexit__(self, *_: object) -> None:
