@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -23,6 +24,9 @@ async def coroutine() -> int:
     raise AssertionError("the body ran")
 
 
+LATER = [generator, async_generator, coroutine, contextmanager(generator), asynccontextmanager(async_generator)]
+
+
 @pytest.mark.parametrize("function", [generator, async_generator])
 async def test_a_generator_is_refused_when_it_is_decorated(function: Any) -> None:
     with holdfast.connect("memory://locked") as locks:
@@ -37,7 +41,7 @@ async def test_a_generator_is_refused_when_it_is_decorated(function: Any) -> Non
             tasks.once("k")(function)
 
 
-@pytest.mark.parametrize("made", [generator, async_generator, coroutine])
+@pytest.mark.parametrize("made", LATER)
 def test_a_function_that_returns_a_body_to_run_later_is_refused_when_it_returns(made: Callable[[], Any]) -> None:
     with holdfast.connect("memory://later") as locks:
 
@@ -50,12 +54,13 @@ def test_a_function_that_returns_a_body_to_run_later_is_refused_when_it_returns(
         assert locks.list() == []
 
 
-async def test_a_coroutine_function_that_returns_a_body_to_run_later_is_refused() -> None:
+@pytest.mark.parametrize("made", LATER)
+async def test_a_coroutine_function_that_returns_a_body_to_run_later_is_refused(made: Callable[[], Any]) -> None:
     async with aio.connect("memory://later-aio") as locks:
 
         @locks.locked("k")
-        async def function() -> Coroutine[Any, Any, int]:
-            return coroutine()
+        async def function() -> Any:
+            return made()
 
         with pytest.raises(InvalidRequest, match="would run after the lock is released"):
             _ = await function()

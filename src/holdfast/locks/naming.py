@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import string
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, TypeVar
 
@@ -14,8 +15,18 @@ from holdfast.errors import InvalidRequest
 R = TypeVar("R")
 
 
-LATER = (CoroutineType, GeneratorType, AsyncGeneratorType)
-"""What runs the body of a function after the function has returned."""
+@contextmanager
+def _body_of_a_with() -> Iterator[None]:
+    yield
+
+
+@asynccontextmanager
+async def _body_of_an_async_with() -> AsyncIterator[None]:
+    yield
+
+
+LATER = (CoroutineType, GeneratorType, AsyncGeneratorType, type(_body_of_a_with()), type(_body_of_an_async_with()))
+"""What runs the body of a function after the function has returned: of a `contextmanager`, in a caller's `with`."""
 
 
 def shown(function: object) -> str:
@@ -44,7 +55,7 @@ def check_result(function: object, result: R) -> R:
     if isinstance(result, LATER):
         if isinstance(result, CoroutineType):
             result.close()
-        rule = f"it returned a {type(result).__name__}, which would run after the lock is released"
+        rule = f"it returned a {type(result).__name__.lstrip('_')}, which would run after the lock is released"
         raise InvalidRequest("function", shown(function), rule)
     return result
 
