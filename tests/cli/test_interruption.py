@@ -64,12 +64,17 @@ def hit(_):
     os.kill(os.getpid(), int(sys.argv[1]))
     sum(range(1000))
 
+def linger(frame, event, _):
+    if event == "return" and frame.f_code is Interruptible.dropped.__code__:
+        time.sleep(float(sys.argv[2]))
+
+sys.setprofile(linger)
 with Interruptible():
-    thing = Thing()
-    reference = weakref.ref(thing, hit)
-    del thing
-    print("on its way", flush=True)
     try:
+        thing = Thing()
+        reference = weakref.ref(thing, hit)
+        del thing
+        print("on its way", flush=True)
         time.sleep(600)
     except (KeyboardInterrupt, Interrupted) as heard:
         print(type(heard).__name__)
@@ -77,9 +82,10 @@ with Interruptible():
 """A signal comes while a callback runs, and Python drops what its handler raises."""
 
 
+@pytest.mark.parametrize("busy", [0.0, 0.2], ids=["", "on a busy machine"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_python_drops_is_heard_a_moment_later(stage: Stage, number: int) -> None:
-    program = (sys.executable, "-c", DROPPING, str(int(number)))
+def test_a_signal_that_python_drops_is_heard_a_moment_later(stage: Stage, number: int, busy: float) -> None:
+    program = (sys.executable, "-c", DROPPING, str(int(number)), str(busy))
     done = stage.call(program=program, preexec_fn=listen_to_ctrl_c)
 
     heard = "KeyboardInterrupt" if number == signal.SIGINT else "Interrupted"

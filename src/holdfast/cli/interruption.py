@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 from typing import Any
 
@@ -15,7 +17,7 @@ from holdfast.cli import terminal
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """SIGINT is Python's KeyboardInterrupt already."""
 AGAIN = 0.02
-"""Seconds until a signal that was dropped is sent again."""
+"""Seconds between looks at whether a signal that was dropped can be sent again."""
 
 
 class Interrupted(BaseException):
@@ -57,11 +59,19 @@ class Interruptible:
             self.report(what)
             return
         number = signal.SIGINT if isinstance(error, KeyboardInterrupt) else error.number
+        _thread.start_new_thread(self._send_again, (number,))
+
+    def _send_again(self, number: int) -> None:
+        """Send a signal again when the main thread has left `dropped`: Python drops what is raised in there, too."""
+        while True:
+            time.sleep(AGAIN)
+            frame = sys._current_frames().get(threading.main_thread().ident or 0)
+            while frame is not None and frame.f_code is not Interruptible.dropped.__code__:
+                frame = frame.f_back
+            if frame is None:
+                break
         self.told = False
-        # Not at once: the callback is still running.
-        again = threading.Timer(AGAIN, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        os.kill(os.getpid(), number)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():

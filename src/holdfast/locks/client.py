@@ -305,7 +305,7 @@ class Client:
         session = self.session
         if session is not None and session.over is None:
             self.unclosed = session.id
-            for hold in session.end(reason):
+            for hold in session.end(reason, self.io.now()):
                 hold.released = True
 
     def close_at_exit(self) -> None:
@@ -314,7 +314,7 @@ class Client:
         if self.closed or keeper is None or session is None or session.over is not None:
             return
         self.closed = self.exiting = True
-        for hold in session.end("the process ended"):
+        for hold in session.end("the process ended", self.io.now()):
             hold.released = True
         try:
             while run(keeper.verbs.close_session(session.id, self.until())).more:
@@ -331,7 +331,7 @@ class Client:
             front.forked()
         if session is not None:
             session.lock = threading.RLock()
-            for hold in session.end("this process is a fork of the one that holds it"):
+            for hold in session.end("this process is a fork of the one that holds it", self.io.now()):
                 # Only said when asked: the callbacks are the parent's.
                 hold.on_lost.clear()
                 hold.lose(session.over or "")

@@ -305,7 +305,7 @@ class Keeper:
                 self.failure = self.trouble = None
                 if self.client.closed:
                     # It was closed while this was being opened, and nobody else would end it.
-                    session.end("the client was closed")
+                    session.end("the client was closed", self.io.now())
                     await self.verbs.close_session(session.id, self.before_beat())
             except HoldfastError as error:
                 self.failure = self.trouble = error
@@ -440,7 +440,7 @@ class Keeper:
         else:
             self._rests = full_jitter(FIRST_REST, LAST_REST, self.io.uniform)
         self.client.doubtful.clear()
-        holds = session.end(reason)
+        holds = session.end(reason, self.io.now())
         for hold in holds:
             hold.lose(reason)
         if holds:

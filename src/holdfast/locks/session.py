@@ -92,11 +92,13 @@ class Session:
                     else:
                         del self.named[hold.key]
 
-    def end(self, reason: str) -> list[Hold]:
-        """End the session, and give back what was held under it. None of that is valid from here on."""
+    def end(self, reason: str, now: float) -> list[Hold]:
+        """End the session, and give back what was held under it. None of that is valid from `now` on."""
         with self.lock:
-            # One write for all of it: an interrupt may come before the caller has marked each hold.
-            self.over, self.deadline = reason, -inf
+            # First, because an interrupt may come before the caller has marked each hold. A session that is not over
+            # is ended again, so its deadline moves before that.
+            self.deadline = min(self.deadline, now)
+            self.over = reason
             holds = list(self.holds.values())
             self.holds, self.mortal, self.named = {}, {}, {}
             return holds

@@ -132,7 +132,8 @@ def test_a_watch_goes_on_at_once_when_its_member_says_that_it_goes(
         second = write()
 
         wait_until(lambda: second in heard, 5.0, "an event after the farewell, before the stream counts as silent")
-        wait_until(lambda: len(between.near) == 2, 5.0, "another connection")
+        # On a busy machine the next connection may be given up too.
+        wait_until(lambda: len(between.near) >= 2, 5.0, "another connection")
         third = write()
         wait_until(lambda: third in heard, 5.0, "an event over the other connection")
         assert heard == [first, second, third]

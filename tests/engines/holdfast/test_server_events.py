@@ -102,7 +102,8 @@ async def test_a_watch_goes_on_after_a_restart(server: LockServer, stage: Stage)
     await witness.sees(("granted", "a"), ("released", "a"))
 
 
-def test_a_thousand_threads_that_wait_share_two_connections(server: LockServer) -> None:
+def test_hundreds_of_threads_that_wait_share_two_connections(server: LockServer) -> None:
+    count = 900  # one answer shows 1,000 claims
     with holdfast.connect(server.url, ttl=30.0) as locks, holdfast.connect(server.url) as rival:
         held = rival.lock("k").acquire()
         turns: list[int] = []
@@ -111,10 +112,10 @@ def test_a_thousand_threads_that_wait_share_two_connections(server: LockServer) 
             with locks.lock("k").acquire() as grant:
                 turns.append(grant.token)
 
-        threads = [threading.Thread(target=wait) for _ in range(1000)]
+        threads = [threading.Thread(target=wait) for _ in range(count)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(rival.inspect("k").waiters) == 1000, 60.0, "everybody in line")
+        wait_until(lambda: len(rival.inspect("k").waiters) == count, 60.0, "all threads in the queue")
         described = server.speak()
         clients = described("CLIENT", "LIST")
         held.release()
@@ -122,7 +123,7 @@ def test_a_thousand_threads_that_wait_share_two_connections(server: LockServer) 
             thread.join(60.0)
 
     assert turns == sorted(turns)
-    assert len(turns) == 1000
+    assert len(turns) == count
     # Two of each client, and the one that asks.
     assert len(clients.splitlines()) == 5
 
