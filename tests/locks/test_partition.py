@@ -307,6 +307,7 @@ def test_who_has_left_is_told_nothing_more(locks: holdfast.Client, rival: holdfa
 
     member = locks.partition(GROUP, "a", on_change=slow)
     member.join()
+    eventually(lambda: told, "the first epoch is not told")
     rival.partition(GROUP, "b").join()
     telling = member._front._telling
     eventually(lambda: telling._calls, "the second epoch is not told")
