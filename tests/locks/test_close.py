@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
+from tests.conformance.turns import THOROUGH
 from tests.faults.children import eventually
+from tests.faults.injection import Moments, count_moments
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -36,3 +40,30 @@ def test_an_interrupted_close_is_finished_by_the_keeper(
     eventually(keeper.done.is_set, "the keeper goes on")
     locks.close()
     rival.close()
+
+
+def test_an_interrupt_at_any_moment_of_a_close_leaves_no_file_open(tmp_path: Path) -> None:
+    path = tmp_path / "locks.db"
+
+    def client() -> holdfast.Client:
+        locks = holdfast.connect(f"sqlite:///{path}", ttl=600.0)
+        locks.lock("k").acquire(wait=5.0).release()
+        return locks
+
+    moments = min(count_moments(client().close) for _ in range(2))
+    for at in range(0, moments, 1 if THOROUGH else 4):
+        locks, fault = client(), Moments(at, KeyboardInterrupt)
+        with suppress(KeyboardInterrupt):
+            fault.run(locks.close)
+        locks.close()
+
+        assert open_files(path) == [], f"interrupted at {fault.where}"
+
+
+def open_files(path: Path) -> list[str]:
+    """The files of a database that this process has open."""
+    targets: list[str] = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the folder itself
+            targets.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [target for target in targets if target.startswith(str(path))]

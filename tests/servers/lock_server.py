@@ -14,7 +14,7 @@ import hiredis
 
 from holdfast.engines.resp.wire import Part, pack
 from holdfast.verify.servers import lock_server
-from holdfast.verify.servers.process import free_port, wait_until
+from holdfast.verify.servers.process import wait_until
 
 WITHIN = 20.0
 CHEAP = 16
@@ -26,7 +26,7 @@ class LockServer(lock_server.LockServer):
 
     def __init__(self, *options: str, store: str = "memory://", config: str = "") -> None:
         super().__init__(*options, store=store)
-        self.http_port = free_port()
+        self.http_port = self.own_port()
         self._wires: list[Wire] = []
         self.configure(config)
 

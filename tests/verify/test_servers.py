@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,6 +23,28 @@ def test_a_server_that_is_stopped_is_not_ready() -> None:
         assert not server.is_ready()
         server.resume()
         server.wait_ready()
+    finally:
+        server.close()
+
+
+PORT_OF_TWO = """
+import sys
+from holdfast.verify.servers import process
+process.PORTS = [int(port) for port in sys.argv[1:]]
+print(process.free_port())
+"""
+
+
+def test_the_port_of_a_server_that_does_not_run_now_goes_to_no_other_process() -> None:
+    server, other = RedisServer(), RedisServer()
+    ports = (server.port, other.port)
+    other.close()
+    try:
+        command = (sys.executable, "-c", PORT_OF_TWO, *map(str, ports))
+        # Each of the two is tried first in half of all runs.
+        found = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(8)}
+
+        assert found == {f"{ports[1]}\n"}
     finally:
         server.close()
 

@@ -108,6 +108,7 @@ class Client:
         """What running calls take and give back."""
         # Reentrant: a signal handler may have come upon its thread in here.
         self._starting = threading.RLock()
+        self._ending = threading.RLock()
 
     def __str__(self) -> str:
         return self.engine.address
@@ -293,12 +294,17 @@ class Client:
             if keeper is not None:
                 keeper.stop()
                 await self.io.wait(keeper.done, self.until() + GRACE)
-            if not self._ended:
-                self._ended = True
-                self.engine.close()
+            await self.io.apart(self._end_engine)
             # An event loop needs a few turns to take down what was closed.
             for _ in range(3):
                 await self.io.wait(self.io.signal(), self.io.now())
+
+    def _end_engine(self) -> None:
+        """Close what the engine has open; once, also if two calls close the client."""
+        with self._ending:
+            if not self._ended:
+                self.engine.close()
+                self._ended = True
 
     def _end_session(self, reason: str) -> None:
         """Hold nothing any more, as far as this process knows. The engine has still to be told."""

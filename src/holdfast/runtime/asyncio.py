@@ -316,6 +316,10 @@ class AsyncioIo:
             return stop.value  # type: ignore[no-any-return]
         return await _finish(work, pending)
 
+    async def apart(self, function: Callable[[], None]) -> None:
+        # What it closes belongs to the loop. An exception of a signal handler ends the loop, not this call.
+        function()
+
     def signal(self) -> AsyncioSignal:
         return AsyncioSignal(self.loop)
 

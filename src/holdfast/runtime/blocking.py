@@ -151,6 +151,34 @@ class BlockingIo:
     def shielded(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         return work
 
+    async def apart(self, function: Callable[[], None]) -> None:
+        # Signal handlers run in the main thread only.
+        if threading.current_thread() is not threading.main_thread():
+            function()
+            return
+        call, done, failures = running_call(), ThreadSignal(), list[BaseException]()
+
+        def work() -> None:
+            try:
+                if call is not None:
+                    # As a part of this call, which may have borrowed what is to be closed.
+                    begin(call)
+                function()
+            except BaseException as error:  # noqa: BLE001 raised below, in the thread of the caller
+                failures.append(error)
+            finally:
+                done.set()
+
+        try:
+            _thread.start_new_thread(work, ())
+        except RuntimeError:
+            # The interpreter ends, and starts no more threads.
+            function()
+            return
+        done.wait()
+        if failures:
+            raise failures[0]
+
     def signal(self) -> ThreadSignal:
         return ThreadSignal()
 

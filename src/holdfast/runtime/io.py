@@ -51,6 +51,9 @@ class Io(Protocol):
         Work that limits itself in time does so without cancelling the task that it runs in.
         """
 
+    async def apart(self, function: Callable[[], None]) -> None:
+        """Call a function that no signal handler may interrupt half-way, and wait for its end."""
+
     def check_caller(self) -> None:
         """Raise HoldfastError if the caller runs in another event loop than the one that this Io belongs to.
 

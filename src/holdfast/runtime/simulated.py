@@ -335,6 +335,9 @@ class SimulatedIo:
     async def shielded(self, work: Coroutine[Any, Any, T]) -> T:
         return await finish(work)
 
+    async def apart(self, function: Callable[[], None]) -> None:
+        function()
+
     def signal(self) -> SimulatedSignal:
         return SimulatedSignal(self.world)
 

@@ -324,6 +324,7 @@ def _fill(server: EtcdServer) -> None:
         try:
             urllib.request.urlopen(asked, timeout=5.0).close()
         except urllib.error.HTTPError as error:
-            if b"space exceeded" not in error.read():
-                raise
+            with error:
+                if b"space exceeded" not in error.read():
+                    raise
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -112,6 +113,9 @@ def _read_metrics(address: Address, seen: Seen) -> None:
         with opener.open(url, timeout=2.0) as reply:
             text = reply.read().decode()
             date = reply.headers.get("Date")
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        return
     except (OSError, ValueError):
         return
     if date:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +11,15 @@ class Answer:
     """kazoo's AsyncResult, without the condition: nobody here waits for one but by being called back.
 
     Each is called back once. kazoo's calls all of them again when another asks after the answer has come.
+    There is no lock that an interrupted caller could keep from the thread that fetches the answer.
     """
 
-    __slots__ = ("_callbacks", "_lock", "_ready", "exception", "value")
+    __slots__ = ("_callbacks", "_ready", "exception", "value")
 
     def __init__(self) -> None:
         self.value: Any = None
         self.exception: Exception | None = None
-        self._callbacks: list[Callable[[Answer], object]] = []
-        self._lock = threading.Lock()
+        self._callbacks: deque[Callable[[Answer], object]] = deque()
         self._ready = False
 
     def ready(self) -> bool:
@@ -34,10 +34,17 @@ class Answer:
         self._end(None, exception)
 
     def _end(self, value: Any, exception: Exception | None) -> None:
-        with self._lock:
-            self.value, self.exception, self._ready = value, exception, True
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+        self.value, self.exception = value, exception
+        self._ready = True
+        self._call_back()
+
+    def _call_back(self) -> None:
+        """Call what waits. Two threads may do so at the same time: each callback is taken out by one of them."""
+        while self._callbacks:
+            try:
+                callback = self._callbacks.popleft()
+            except IndexError:
+                return
             callback(self)
 
     def get(self, *_: Any, **__: Any) -> Any:
@@ -49,8 +56,7 @@ class Answer:
 
     def rawlink(self, callback: Callable[[Answer], object]) -> None:
         """Call this when it is ready; at once if it is."""
-        with self._lock:
-            if not self._ready:
-                self._callbacks.append(callback)
-                return
-        callback(self)
+        # In this order: the answer may come in between, and then one of the two threads finds the callback.
+        self._callbacks.append(callback)
+        if self._ready:
+            self._call_back()

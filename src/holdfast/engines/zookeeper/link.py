@@ -195,14 +195,11 @@ class Batch:
     """Calls `done` when each of several requests has its answer."""
 
     def __init__(self, results: Sequence[Any], done: Callable[[], None]) -> None:
-        self._left, self._done = len(results), done
-        self._lock = threading.Lock()
+        self._left, self._done = list(range(len(results))), done
         for result in results:
             result.rawlink(self._one)
 
     def _one(self, _: Any) -> None:
-        with self._lock:
-            self._left -= 1
-            last = self._left == 0
-        if last:
+        # One step, in place of a lock that an interrupted caller could keep from the thread that fetches answers.
+        if self._left.pop() == 0:
             self._done()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import importlib.util
 import json
 import socket
-import urllib.request
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from holdfast.verify.servers.process import Server, ServerMissing, find, free_port, wait_until
+from holdfast.verify.servers.process import Server, ServerMissing, find, wait_until
 
 
 def newer_etcd() -> str:
@@ -28,7 +28,7 @@ class EtcdServer(Server):
 
     def __init__(self, *options: str, binary: str | None = None, tls: bool = False) -> None:
         super().__init__()
-        self.peer_port = free_port()
+        self.peer_port = self.own_port()
         self.member = f"m{self.port}"
         self.cluster: list[EtcdServer] = [self]
         self._options, self._binary, self._scheme = options, binary, "https" if tls else "http"
@@ -75,15 +75,12 @@ class EtcdServer(Server):
 
     def healthy(self) -> bool:
         """Whether it is part of a cluster that has a leader."""
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{self.endpoint}/health", timeout=2) as reply:
-            return b"true" in reply.read()
-        return False
+        return self._told("/health", within=2.0).get("health") == "true"
 
     @property
     def version(self) -> tuple[int, ...]:
         """What it says that it is: (3, 5, 16)."""
-        with urllib.request.urlopen(f"http://{self.endpoint}/version", timeout=5.0) as reply:
-            told: str = json.load(reply)["etcdserver"]
+        told: str = self._told("/version", within=5.0)["etcdserver"]
         return tuple(int(part) for part in told.partition("-")[0].split("."))
 
     @property
@@ -91,12 +88,21 @@ class EtcdServer(Server):
         """Whether it says of itself that it leads; False too if it says nothing."""
         if not self.running:
             return False
-        asked = urllib.request.Request(f"http://{self.endpoint}/v3/maintenance/status", b"{}")
-        with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=0.5) as reply:
-            told = json.load(reply)
-            # Without a leader, the field is not there at all.
-            return bool(told.get("leader") == told["header"]["member_id"])
-        return False
+        told = self._told("/v3/maintenance/status", b"{}", within=0.5)
+        # Without a leader, the field is not there at all.
+        return bool(told) and told.get("leader") == told["header"]["member_id"]
+
+    def _told(self, path: str, body: bytes | None = None, *, within: float) -> dict[str, Any]:
+        """What it answers over HTTP; nothing if it does not answer, or refuses."""
+        with contextlib.closing(http.client.HTTPConnection(self.endpoint, timeout=within)) as connection:
+            try:
+                connection.request("GET" if body is None else "POST", path, body)
+                reply = connection.getresponse()
+                text = reply.read()
+            except (OSError, http.client.HTTPException):
+                return {}
+            told: dict[str, Any] = json.loads(text) if reply.status == http.client.OK else {}
+            return told
 
 
 class EtcdCluster:

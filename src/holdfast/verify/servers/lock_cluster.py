@@ -9,7 +9,7 @@ from holdfast.engines.holdfast.route import Route
 from holdfast.engines.resp.wire import Address
 from holdfast.verify.servers.etcd import EtcdCluster
 from holdfast.verify.servers.lock_server import LockServer
-from holdfast.verify.servers.process import free_port, wait_until
+from holdfast.verify.servers.process import wait_until
 
 LEASE = 5
 SHORTEST_LEASE = "HOLDFAST_SHORTEST_LEASE"
@@ -22,7 +22,7 @@ class ClusterServer(LockServer):
     def __init__(self, etcd: EtcdCluster, *options: str, lease: int = LEASE, store_options: str = "") -> None:
         super().__init__(*options)
         self.etcd, self.lease, self.store_options = etcd, lease, store_options
-        self.http_port = free_port()
+        self.http_port = self.own_port()
         if lease < LEASE:
             self.env[SHORTEST_LEASE] = str(lease)
 

@@ -55,20 +55,29 @@ class ServerFailed(HoldfastError):
 PORTS = range(10_000, 32_000)
 """Below those that the system gives to whoever connects: one of these could be taken before the server listens."""
 
-_given: set[int] = set()
-"""Those that somebody here has got already, and may not listen on yet."""
+_reserved: dict[int, int] = {}
+"""By port: the descriptor of a UDP socket on it. The kernel lets no other process reserve the port meanwhile."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that no server listens on. No other process gets it from here while this one lives and keeps it.
+
+    A server that is killed and started again on its port would otherwise find another test's server there.
+    """
     while True:
         port = secrets.choice(PORTS)
-        if port in _given:
+        if port in _reserved:
             continue
-        _given.add(port)
-        with socket.socket() as probe, contextlib.suppress(OSError):
+        with socket.socket() as probe, socket.socket(type=socket.SOCK_DGRAM) as mark, contextlib.suppress(OSError):
+            mark.bind(("127.0.0.1", port))
             probe.bind(("127.0.0.1", port))
+            _reserved[port] = mark.detach()
             return port
+
+
+def give_back(port: int) -> None:
+    """Let other processes have a port."""
+    os.close(_reserved.pop(port))
 
 
 def wait_until(condition: Callable[[], bool], within: float, what: str) -> None:
@@ -136,7 +145,8 @@ class Server:
     """Whether the server refuses to run as root."""
 
     def __init__(self) -> None:
-        self.port = free_port()
+        self._ports: list[int] = []
+        self.port = self.own_port()
         self.host = "127.0.0.1"
         """Where it listens: another address in a network namespace of its own."""
         self.prefix: list[str] = []
@@ -238,11 +248,18 @@ class Server:
         if not self.running:
             self.launch()
 
+    def own_port(self) -> int:
+        """A port that is this server's until it is closed, also while it does not run."""
+        self._ports.append(free_port())
+        return self._ports[-1]
+
     def close(self) -> None:
         """End it and remove what it has written."""
         if self._process is not None:
             self.kill()
         shutil.rmtree(self.folder)
+        while self._ports:
+            give_back(self._ports.pop())
 
     def __enter__(self) -> Self:
         try:

@@ -6,7 +6,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from holdfast.verify.servers.process import Server, find, free_port, wait_until
+from holdfast.verify.servers.process import Server, find, wait_until
 
 MANY_DATABASES = ("--databases", "10000")
 """For servers that give each test a database of its own. Redis 8 reserves 3.8 KB per database when it starts."""
@@ -19,7 +19,7 @@ class RedisServer(Server):
 
     def __init__(self, *options: str, cluster: bool = False, follows: RedisServer | None = None) -> None:
         super().__init__()
-        self._options, self._cluster, self._bus_port = options, cluster, free_port()
+        self._options, self._cluster, self._bus_port = options, cluster, self.own_port()
         self._follows = follows
 
     @property

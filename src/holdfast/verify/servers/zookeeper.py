@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from holdfast.verify.proxy import Proxy
-from holdfast.verify.servers.process import Server, ServerMissing, find, free_port, wait_until
+from holdfast.verify.servers.process import Server, ServerMissing, find, wait_until
 
 JARS = (
     "zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-nop", "netty-handler", "netty-common", "netty-buffer",
@@ -35,7 +35,7 @@ class ZooKeeperServer(Server):
                 self.settings.append(setting)
         self.number = 1
         self.members: list[ZooKeeperServer] = [self]
-        self.quorum_port, self.election_port = free_port(), free_port()
+        self.quorum_port, self.election_port = self.own_port(), self.own_port()
         self.ways: dict[int, int] = {}
         """By a member's number: the port of a proxy on the way to it."""
 
