@@ -247,3 +247,16 @@ async def test_an_adopted_hold_ends_when_the_senders_would_have(locks: Front, ri
     await eventually(adopted.lost.is_set)
     with pytest.raises(LockLost, match="max_hold"):
         await adopted.release()
+
+
+@pytest.mark.by_turns
+@needs("hand_over")
+async def test_the_time_until_an_adoption_counts_towards_max_hold(locks: Front, rival: Front) -> None:
+    sent = await locks.lock("k", max_hold=4.0).acquire()
+    text = await sent.hand_over()
+    await eventually(lambda: sent.remaining < 2.5)
+    adopted = await rival.adopt(text)
+
+    # An engine may count in whole seconds.
+    assert 0 < adopted.remaining < 3.5
+    await adopted.release()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 from holdfast import EngineUnavailable, NotHeld
 from holdfast.core.table.commands import Done
+from holdfast.engines.etcd.session import HELD_TOO_LONG
 from holdfast.locks.handing import digest
-from holdfast.model import Granted
+from holdfast.model import Gone, Granted
+from holdfast.runtime import clock
 from holdfast.runtime.blocking import run
 from holdfast.verify.servers.etcd import EtcdServer
 from tests.engines.etcd.conftest import Connect
@@ -78,6 +81,40 @@ def test_an_adoption_goes_on_with_what_was_left_of_max_hold(connect: Connect) ->
     wait_until(again.lost.is_set, 10.0, "the end of max_hold")
     with connect().lock("k", wait=10.0) as after:
         assert after.token > again.token
+
+
+def test_the_time_until_an_adoption_counts_towards_max_hold(connect: Connect) -> None:
+    """etcd tells the time in whole seconds. That is lost once, however often the lock is handed over."""
+    sender, receiver = connect(ttl=60.0), connect(ttl=60.0)
+    grants = [sender.lock("k", max_hold=5.0).acquire()]
+    ends = clock.now() + grants[0].remaining
+    for left in (4.2, 3.4, 2.6, 1.8):
+        text = grants[-1].hand_over()
+        wait_until(partial(older, ends - left), 10.0, "the hold being older")
+        grants.append(receiver.adopt(text))
+        sender, receiver = receiver, sender
+
+        assert ends - 0.2 < clock.now() + grants[-1].remaining < ends + 1.2
+    wait_until(grants[-1].lost.is_set, 10.0, "the end of max_hold")
+
+
+def older(moment: float) -> bool:
+    return clock.now() > moment
+
+
+def test_a_hold_whose_time_is_over_is_not_adopted(connect: Connect) -> None:
+    """Also if its sender has not noticed that yet."""
+    sender, receiver = connect(ttl=60.0), connect(ttl=60.0)
+    limited = replace(claim_of(sender, "k"), max_hold=1.0)
+    verbs, theirs = sender._core.verbs, receiver._core.verbs
+    until = verbs.io.now() + 20.0
+    assert isinstance(run(verbs.enter(limited, until)), Granted)
+    assert run(verbs.hand_over(limited, "secret", until)) == Done()
+    adopter, began = claim_of(receiver, "k"), clock.now()
+    wait_until(partial(older, began + 2.5), 10.0, "the hold being too old")
+
+    assert run(theirs.adopt(adopter, limited.id, "secret", until)) == Gone(HELD_TOO_LONG)
+    assert [holder.claim for holder in sender.inspect("k").holders] == [limited.id]
 
 
 def test_a_client_that_waits_ends_an_adopted_hold_when_its_time_is_over(connect: Connect) -> None:

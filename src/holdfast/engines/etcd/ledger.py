@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.core.table.rows import Session
+from holdfast.engines.etcd.hold_clock import HoldClock
 from holdfast.engines.etcd.keys import Record, Row
 from holdfast.engines.etcd.own_queue import OwnQueue
 from holdfast.model import Claim
@@ -37,7 +38,9 @@ class Entry:
     revision: int = 0
     """The revision of the write that confirmed the grant; 0 until then."""
     granted_at: float = 0.0
-    """When this client learned of the grant, on its own clock."""
+    """When this client learned of the grant, on its own clock; of an adopted one, when it asked how long is left."""
+    hold_clock: HoldClock | None = None
+    """What tells an adopter how much of `max_hold` is left; None before the first hand-over."""
     adopting: bytes = b""
     """What its adoption writes into the key of another claim: no other write has this value."""
     offered: bool = False
@@ -72,7 +75,7 @@ class Entry:
     def grant(self, revision: int) -> None:
         """It is granted by the write of this revision."""
         if not self.revision:
-            self.revision, self.granted_at = revision, clock.now()
+            self.revision, self.granted_at = revision, self.granted_at or clock.now()
 
     @property
     def hold_left(self) -> float | None:

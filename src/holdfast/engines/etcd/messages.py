@@ -43,6 +43,8 @@ LeaseRevokeRequest    ID 1 int64
 LeaseRevokeResponse   header 1 Header
 LeaseKeepAliveRequest   ID 1 int64
 LeaseKeepAliveResponse  header 1 Header, ID 2 int64, TTL 3 int64
+LeaseTimeToLiveRequest  ID 1 int64, keys 2 bool
+LeaseTimeToLiveResponse header 1 Header, ID 2 int64, TTL 3 int64, grantedTTL 4 int64, keys 5 *bytes
 LeasesRequest
 LeaseStatus           ID 1 int64
 LeasesResponse        header 1 Header, leases 2 *LeaseStatus

@@ -19,17 +19,19 @@ from holdfast.core.table.commands import (
 from holdfast.core.table.rows import WITHDRAWN, Session
 from holdfast.engines.etcd import cells, steps
 from holdfast.engines.etcd.events import Subscriptions
+from holdfast.engines.etcd.hold_clock import HoldClock, clock_of
 from holdfast.engines.etcd.keys import Row, lease_of, new_record, read_row, session_of
 from holdfast.engines.etcd.ledger import Entry
 from holdfast.engines.etcd.line import MISSING, Line
 from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.outcome import VerbCall
 from holdfast.engines.etcd.permits import Permits
-from holdfast.engines.etcd.session import BROKEN, Known, Shared
+from holdfast.engines.etcd.session import BROKEN, HELD_TOO_LONG, Known, Shared
 from holdfast.engines.etcd.token_base import raise_base
 from holdfast.engines.etcd.wire import LeaseGone
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, LockInfo
+from holdfast.runtime import clock
 from holdfast.runtime.io import Io, Signal
 
 HANDED_OVER = "it was handed over and adopted elsewhere"
@@ -188,8 +190,10 @@ class EtcdVerbs(Known):
             return Gone(MISSING)
         entry.line = ""  # from now on its key may be another session's: it is not used again
         entry.offered = True
+        verb = VerbCall(until)
         kept = {
-            "secret": ticket, "key": entry.key.decode(), "revision": entry.revision, "hold_left": entry.hold_left,
+            "secret": ticket, "key": entry.key.decode(), "revision": entry.revision,
+            "clock": await clock_of(self, entry, verb), "hold_left": entry.hold_left,
         }  # fmt: skip
         offer = steps.put(self.keys.ticket(claim.id), json.dumps(kept).encode(), lease_of(claim.session))
         try:
@@ -199,7 +203,7 @@ class EtcdVerbs(Known):
                     [offer],
                     [steps.get(self.keys.note(claim.id))],
                 ),
-                VerbCall(until),
+                verb,
             )
         except LeaseGone:
             return Gone(MISSING)
@@ -218,17 +222,22 @@ class EtcdVerbs(Known):
         if kept.get("secret") != ticket:
             return Gone(VOID)
         key = kept["key"].encode()
-        # The hold ends when the sender's would have, as far as the sender knew when it wrote the ticket.
-        claim = replace(claim, max_hold=_shorter(claim.max_hold, kept["hold_left"]))
+        # The hold ends when the sender's would have.
+        hold_clock, asked_at = HoldClock(*kept["clock"]) if kept["clock"] else None, clock.now()
+        if hold_clock is not None:
+            left = min(kept["hold_left"], await hold_clock.left_now(self, verb))
+            if not left:
+                return Gone(HELD_TOO_LONG)
+            claim = replace(claim, max_hold=left)
         record = new_record(claim, self.ledger.session, "granted")
-        entry = self.ledger.adopt(Entry(record, key, created=1, adopting=record.pack()))
+        entry = Entry(record, key, created=1, adopting=record.pack(), granted_at=asked_at, hold_clock=hold_clock)
+        entry = self.ledger.adopt(entry)
         if claim.limit:
             entry.slot = int(key.rpartition(b"/")[2])
         step = steps.step(
             [
                 steps.unchanged(key, kept["revision"]),
                 steps.unchanged(offer, found[0].mod_revision),
-                steps.absent(self.keys.note(source)),  # one that was told to go would outlive the break
                 steps.absent(self.keys.tombstone(claim.id)),
                 # An operator's note: the sender was told to let go, so the grant must not go on under another name.
                 steps.absent(self.keys.note(source)),
@@ -359,12 +368,6 @@ def _still(entry: Entry, lease: int) -> Any:
     if entry.created and entry.line:
         return steps.created_at(entry.key, entry.created)
     return steps.under(entry.key, lease)
-
-
-def _shorter(first: float | None, second: float | None) -> float | None:
-    """The shorter of two times, either of which may be without limit."""
-    limits = [limit for limit in (first, second) if limit is not None]
-    return min(limits, default=None)
 
 
 def _in_order(rows: list[Row]) -> list[Row]:

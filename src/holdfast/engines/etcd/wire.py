@@ -27,6 +27,7 @@ PAUSE = 0.05
 
 TXN, RANGE = "KV/Txn", "KV/Range"
 LEASE_GRANT, LEASE_REVOKE, LEASE_KEEP_ALIVE = "Lease/LeaseGrant", "Lease/LeaseRevoke", "Lease/LeaseKeepAlive"
+LEASE_TIME_TO_LIVE = "Lease/LeaseTimeToLive"
 WATCH = "Watch/Watch"
 COMPACT = "KV/Compact"
 AUTHENTICATE, AUTH_STATUS = "Auth/Authenticate", "Auth/AuthStatus"
@@ -40,6 +41,7 @@ _ANSWERS = {
     LEASE_REVOKE: "LeaseRevokeResponse",
     # A stream in etcd's definition; one request and one answer are all of it here.
     LEASE_KEEP_ALIVE: "LeaseKeepAliveResponse",
+    LEASE_TIME_TO_LIVE: "LeaseTimeToLiveResponse",
     AUTHENTICATE: "AuthenticateResponse",
     AUTH_STATUS: "AuthStatusResponse",
     MEMBERS: "MemberListResponse",
