@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast import EngineUnavailable, NotHeld
 from holdfast.core.table.commands import Done
 from holdfast.engines.etcd.session import HELD_TOO_LONG
@@ -145,3 +146,50 @@ def test_a_grant_that_an_operator_is_breaking_is_not_adopted(connect: Connect) -
 
     assert told.claims == (claim.id,)
     assert not isinstance(reply, Granted)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("what", ["lock", "semaphore"])
+def test_a_break_that_comes_upon_an_adoption_ends_the_adopted_hold(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, what: str, force: bool
+) -> None:
+    sender, receiver, operator = connect(ttl=60.0), connect(ttl=60.0), connect(ttl=60.0)
+    sent = (sender.lock("k") if what == "lock" else sender.semaphore("k", limit=2)).acquire()
+    text = sent.hand_over()
+    adopted: list[holdfast.Grant] = []
+    verbs: Any = operator._core.verbs
+    real = verbs._line_rows
+
+    async def rows(*args: Any) -> Any:
+        found = await real(*args)
+        if not adopted:
+            adopted.append(receiver.adopt(text))
+        return found
+
+    monkeypatch.setattr(verbs, "_line_rows", rows)
+
+    assert operator.break_lock("k", kind=what, force=force) == 1
+    assert operator.inspect("k", kind=what).holders == ()
+    wait_until(lambda: adopted[0].lost.is_set() and sent.lost.is_set(), 10.0, "the loss being reported")
+
+
+def test_a_break_that_comes_upon_a_release_breaks_no_later_claim(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, rival, operator = connect(ttl=60.0), connect(ttl=60.0), connect(ttl=60.0)
+    first = holder.lock("k").acquire()
+    later: list[holdfast.Grant] = []
+    verbs: Any = operator._core.verbs
+    real = verbs._line_rows
+
+    async def rows(*args: Any) -> Any:
+        found = await real(*args)
+        if not later:
+            first.release()
+            later.append(rival.lock("k").acquire())
+        return found
+
+    monkeypatch.setattr(verbs, "_line_rows", rows)
+
+    assert operator.break_lock("k", force=True) == 0
+    later[0].release()

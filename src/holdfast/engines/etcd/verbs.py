@@ -28,7 +28,7 @@ from holdfast.engines.etcd.outcome import VerbCall
 from holdfast.engines.etcd.permits import Permits
 from holdfast.engines.etcd.session import BROKEN, HELD_TOO_LONG, Known, Shared
 from holdfast.engines.etcd.token_base import raise_base
-from holdfast.engines.etcd.wire import LeaseGone
+from holdfast.engines.etcd.wire import LeaseGone, Request
 from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Gone, LockInfo
 from holdfast.runtime import clock
@@ -268,11 +268,30 @@ class EtcdVerbs(Known):
     async def break_lock(self, kind: str, name: str, force: bool, until: float) -> BreakUnderWay:
         verb = VerbCall(until)
         held = [row for row in await self._line_rows(kind, name, verb) if row.held]
-        told = [row.record.claim.id for row in held if await self._break(row, force, verb)]
-        return BreakUnderWay(tuple(told))
+        told = [await self._break(row, force, verb) for row in held]
+        return BreakUnderWay(tuple(claim_id for claim_id in told if claim_id is not None))
 
-    async def _break(self, row: Row, force: bool, verb: VerbCall) -> bool:
-        """Leave a note under the holder's session, which its client reads; whether it was still the holder."""
+    async def _break(self, row: Row, force: bool, verb: VerbCall) -> str | None:
+        """Leave a note under the holder's session, which its client reads; the claim that held, None if there is none.
+
+        An adoption writes the same key anew: the hold goes on, and it is the adopter that has to let go.
+        """
+        while True:
+            try:
+                answer = await self.call(self._breaking(row, force), verb)
+            except LeaseGone:
+                return None
+            if answer.message.succeeded:
+                if not force:
+                    self.ledger.count_down(row, row.record.ttl, BROKEN)
+                return row.record.claim.id
+            found = [read_row(self.keys, kv) for kv in steps.kvs(answer.message.responses[0])]
+            if not any(other.created == row.created and other.held for other in found):
+                return row.record.claim.id if answer.repeated else None
+            (row,) = found
+
+    def _breaking(self, row: Row, force: bool) -> Request:
+        """Break a claim, if it is still what was read; otherwise read its key."""
         claim = row.record.claim
         lease = lease_of(session_of(claim.id))
         note = steps.put(self.keys.note(claim.id), BROKEN.encode(), lease)
@@ -283,13 +302,7 @@ class EtcdVerbs(Known):
                 key=row.key, value=row.record.pack(), create_revision=row.created, mod_revision=row.modified
             )
             then = [note, steps.put(self._mark(claim), kept.SerializeToString(), lease)]
-        try:
-            answer = await self.call(steps.step([steps.unchanged(row.key, row.modified)], then), verb)
-        except LeaseGone:
-            return False
-        if answer.message.succeeded and not force:
-            self.ledger.count_down(row, row.record.ttl, BROKEN)
-        return bool(answer.message.succeeded) or answer.repeated
+        return steps.step([steps.unchanged(row.key, row.modified)], then, [steps.get(row.key)])
 
     async def _line_rows(self, kind: str, name: str, verb: VerbCall) -> list[Row]:
         return _in_order(await self.rows(self.keys.line(kind, name).encode(), verb))

@@ -24,6 +24,7 @@ from holdfast.model import Claim, Gone, Granted, LockInfo, Party
 BROKEN = "an operator broke it"
 HANDED_OVER = "it was handed over"
 MOST_LISTED = 10_000
+ANY_VERSION = -1
 NOTES_SEEN = 4
 """Of how many before it a waiter reads the notes, when it looks by itself."""
 
@@ -110,37 +111,63 @@ class PeopleVerbs(ClaimVerbs):
 
     async def break_lock(self, kind: str, name: str, force: bool, until: float) -> BreakUnderWay:
         link = await self.looking(until)
+        end = self._remove if force else self._tell
+        told = []
         try:
-            parent = self.layout.line(kind, name)
-            stands = in_order(await self.children(link, parent, until, synced=True))
-            found = await self.contents(link, [f"{parent}/{stand.node}" for stand in stands], until)
-            line = [(stand, unpacked(one[0])) for stand, one in zip(stands, found, strict=True) if one is not None]
-            holding = count_holding([stand for stand, _ in line])
-            told = []
-            for index, (stand, about) in enumerate(line):
-                if "slot" in about if stand.limit else index < holding:
-                    told.append(stand.claim)
-                    if force:
-                        await self._remove(link, kind, name, stand, about, BROKEN, until)
+            held = await self._held(link, kind, name, until)
+            while held:
+                gone = set()
+                for stand, about in held:
+                    if await end(link, kind, name, stand, about, until):
+                        told.append(stand.claim)
                     else:
-                        await self._tell(link, kind, name, stand, until)
-            return BreakUnderWay(tuple(told))
+                        gone.add(stand.number)
+                if not gone:
+                    break
+                # One that was adopted meanwhile goes on in a node with the same number.
+                held = [one for one in await self._held(link, kind, name, until) if one[0].number in gone]
         except LinkOver as over:
             raise EngineUnavailable(self.address, "the session ended meanwhile", "unknown") from over
+        return BreakUnderWay(tuple(told))
 
-    async def _tell(self, link: Link, kind: str, name: str, stand: Stand, until: float) -> None:
-        """Leave word for the holder's client. Whatever it does, the claim is removed one ttl from now."""
+    async def _held(self, link: Link, kind: str, name: str, until: float) -> Sequence[tuple[Stand, dict[str, Any]]]:
+        """The claims that hold, and what their nodes say."""
+        parent = self.layout.line(kind, name)
+        stands = in_order(await self.children(link, parent, until, synced=True))
+        found = await self.contents(link, [f"{parent}/{stand.node}" for stand in stands], until)
+        line = [(stand, unpacked(one[0])) for stand, one in zip(stands, found, strict=True) if one is not None]
+        holding = count_holding([stand for stand, _ in line])
+        return [
+            (stand, about)
+            for index, (stand, about) in enumerate(line)
+            if ("slot" in about if stand.limit else index < holding)
+        ]
+
+    async def _tell(self, link: Link, kind: str, name: str, stand: Stand, about: dict[str, Any], until: float) -> bool:
+        """Leave word for the holder's client; False if the claim is gone.
+
+        Whatever the client does, the claim is removed one ttl from now.
+        """
+        parent = self.layout.line(kind, name)
         while True:
             note = await self._note(link, stand.session, until)
             if note is None:
-                return
-            path, about, version = note
-            about["ended"][stand.claim] = BROKEN
+                return await self._still_there(link, parent, stand, until)
+            path, kept, version = note
+            kept["ended"][stand.claim] = BROKEN
+            transaction = link.kazoo.transaction()
+            transaction.check(f"{parent}/{stand.node}", ANY_VERSION)  # a claim that was adopted is not there any more
+            transaction.set_data(path, packed(kept), version)
             await self.ready(link, until)
-            written = await self.answer(link, until, link.kazoo.set_async(path, packed(about), version))
-            if not isinstance(written, BadVersionError):
-                self._condemn(kind, name, stand, about["ttl"])
-                return
+            try:
+                done = await self.together(link, until, transaction)
+            except Dropped:
+                continue
+            if not isinstance(done, Exception):
+                self._condemn(kind, name, stand, kept["ttl"])
+                return True
+            if not isinstance(done, BadVersionError) and not await self._still_there(link, parent, stand, until):
+                return False
 
     async def _note(self, link: Link, session: str, until: float) -> tuple[str, dict[str, Any], int] | None:
         """Where word for a session is left, what is there already, and its version; None if the session is over."""
@@ -157,10 +184,13 @@ class PeopleVerbs(ClaimVerbs):
         self.ledger.condemned.setdefault(key, Condemned(kind, name, stand.node, self.io.now() + ttl))
 
     async def _remove(
-        self, link: Link, kind: str, name: str, stand: Stand, about: dict[str, Any], reason: str, until: float
-    ) -> None:
-        """Remove somebody else's claim, and tell its session in the same step if there still is one."""
-        parent = self.layout.line(kind, name)
+        self, link: Link, kind: str, name: str, stand: Stand, about: dict[str, Any], until: float
+    ) -> bool:
+        """Remove the claim of another client, and tell its session in the same step if there still is one.
+
+        False if the claim was gone already.
+        """
+        parent, unanswered = self.layout.line(kind, name), False
         while True:
             note = await self._note(link, stand.session, until)
             transaction = link.kazoo.transaction()
@@ -171,19 +201,19 @@ class PeopleVerbs(ClaimVerbs):
                 transaction.delete(f"{self.layout.slots(kind, name)}/{about['slot']}")
             if note is not None:
                 path, kept, version = note
-                kept["ended"][stand.claim] = reason
+                kept["ended"][stand.claim] = BROKEN
                 transaction.set_data(path, packed(kept), version)
             await self.ready(link, until)
             try:
                 done = await self.together(link, until, transaction)
             except Dropped:
+                unanswered = True
                 continue
-            if isinstance(done, BadVersionError):
-                continue
-            # One of the two is gone: the claim, and all is done, or its session's note.
-            gone = isinstance(done, NoNodeError)
-            if not gone or note is None or not await self._still_there(link, parent, stand, until):
-                return
+            if not isinstance(done, Exception):
+                return True
+            # Another client has written the note meanwhile, or the claim is gone, or its session's note.
+            if not isinstance(done, BadVersionError) and not await self._still_there(link, parent, stand, until):
+                return unanswered
 
     async def _still_there(self, link: Link, parent: str, stand: Stand, until: float) -> bool:
         (stat,) = await self.read(link, until, lambda kazoo: kazoo.exists_async(f"{parent}/{stand.node}"))
@@ -203,7 +233,7 @@ class PeopleVerbs(ClaimVerbs):
             if found is not None:
                 (stand,) = in_order([condemned.node])
                 about = unpacked(found[0])
-                await self._remove(link, condemned.kind, condemned.name, stand, about, BROKEN, until)
+                await self._remove(link, condemned.kind, condemned.name, stand, about, until)
                 removed += 1
             self.ledger.condemned.pop(key, None)
         return Done(next_death=next_death, removed=removed)
