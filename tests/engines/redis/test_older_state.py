@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,13 @@ import pytest
 import redis as redis_py
 
 import holdfast
-from holdfast import HoldfastError, LockLost, StaleToken
+from holdfast import HoldfastError, LockLost, StaleToken, aio
 from holdfast.engines.redis import ghosts
 from holdfast.engines.redis.ledger import Ledger
 from holdfast.fence import RedisFence
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.redis import RedisServer
+from tests.conformance import stage
 from tests.faults.children import PATIENCE, eventually
 
 START = "holdfast:1:{holdfast}:"
@@ -135,6 +137,59 @@ def test_a_claim_that_was_granted_anew_is_not_taken_for_the_grant_before(world: 
     proxy.heal()
 
     eventually(lambda: grant.lost.is_set(), "the loss was not reported")
+
+
+@pytest.mark.parametrize("what", ["lock", "max_hold", "read", "semaphore"])
+def test_a_claim_that_was_granted_anew_is_not_released_as_the_grant_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    # No heartbeat looks first.
+    monkeypatch.setattr(holdfast.locks.keeper.Keeper, "beat_soon", lambda _: None)
+
+    def take(client: holdfast.Client) -> holdfast.Grant:
+        if what == "semaphore":
+            return client.semaphore("k", limit=1).acquire()
+        if what == "read" and client is holder:
+            return client.rwlock("k").read().acquire()
+        return client.lock("k", max_hold=600.0 if what == "max_hold" else None).acquire()
+
+    first_client, holder, third = world.client(60.0), world.client(60.0), world.client(60.0)
+    first = take(first_client)
+    waiting = world.threads.submit(take, holder)
+    kind = "semaphore" if what == "semaphore" else "lock"
+    eventually(lambda: world.operator.zcard(f"{START}line:{kind}:k") == 1, "it did not get into the queue")
+    world.snapshot()
+    first.release()
+    grant = waiting.result(PATIENCE)
+    world.come_back()
+    # What it holds in the older state goes to the next in the queue.
+    first_client.close()
+    assert world.operator.hexists(f"{START}lock:{kind}:k", grant._hold.claim.id)
+    with pytest.raises(LockLost, match="older state"):
+        grant.release()
+
+    assert third.inspect("k", kind=kind).holders == ()
+
+
+async def test_tasks_do_not_release_claims_that_were_granted_anew_together(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holdfast.locks.keeper.Keeper, "beat_soon", lambda _: None)
+    names = ["a", "b", "c"]
+    first_client = world.client(60.0)
+    first = [first_client.lock(name).acquire() for name in names]
+    async with aio.connect(world.server.url, ttl=60.0) as holder:
+        waiting = [asyncio.ensure_future(holder.lock(name).acquire()) for name in names]
+        await stage.eventually(lambda: all(world.operator.zcard(f"{START}line:lock:{name}") == 1 for name in names))
+        world.snapshot()
+        for each in first:
+            each.release()
+        grants = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE)
+        await asyncio.to_thread(world.come_back)
+        first_client.close()
+        released = await asyncio.gather(*(grant.release() for grant in grants), return_exceptions=True)
+
+        assert [type(each) for each in released] == [LockLost] * len(names)
 
 
 def test_a_permit_that_the_older_state_gives_again_is_lost_and_fenced_out(world: World) -> None:

@@ -94,13 +94,14 @@ class Ledger:
         """Whether it was sent and not given back since."""
         return claim_id in self._locks
 
+    def token(self, claim_id: str) -> str:
+        """The token of its grant as text, empty if this client has not heard of one."""
+        return f"{self._tokens.get(claim_id, '')}"
+
     def confirmed(self) -> list[tuple[str, str, str]]:
         """Every claim that ought to be there: its id, its lock, and its token, or nothing while it waits."""
-        tokens = self._tokens
         return [
-            (claim_id, lock, f"{tokens.get(claim_id, '')}")
-            for claim_id, lock in self._locks.copy().items()
-            if lock is not None
+            (claim_id, lock, self.token(claim_id)) for claim_id, lock in self._locks.copy().items() if lock is not None
         ]
 
     def still_there(self, claim_id: str) -> bool:

@@ -181,9 +181,10 @@ class RedisVerbs:
 
     async def release(self, claim: Claim, until: float) -> Done | Gone:
         id_, session = claim.id, claim.session
+        token = self._ledger.token(id_)
         # Before it is sent, so that no heartbeat misses it.
         lock = self._ledger.forget(claim) or self._lock(claim.kind, claim.name)
-        request = Request(self._releasing, (id_, session, lock, "0"), f"r\n{id_}\n{lock}\n", session)
+        request = Request(self._releasing, (id_, session, lock, token, "0"), f"r\n{id_}\n{lock}\n{token}\n", session)
         try:
             reply = await self.io.call(request, until)
         except BaseException:

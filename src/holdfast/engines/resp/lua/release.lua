@@ -1,8 +1,9 @@
 -- Give a granted claim back, and make the next living waiter the holder.
--- ARGV[1] claim id  ARGV[2] session  ARGV[3] lock  ARGV[4] 1 if this is a repeat whose first reply was lost
+-- ARGV[1] claim id  ARGV[2] session  ARGV[3] lock  ARGV[4] its token, or nothing if the client does not know it
+-- ARGV[5] 1 if this is a repeat whose first reply was lost
 -- Returns 1; 'claim id token' if it went on to a claim of the same session, which nobody else is told; 2 if it was done
 -- before, by a try that may have gone on so; or {'gone', reason}.
-local P, call, id, session_id, lock = KEYS[1], redis.call, ARGV[1], ARGV[2], ARGV[3]
+local P, call, id, session_id, lock, token = KEYS[1], redis.call, ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local stamp = call('TIME')
 local now_us = stamp[1] * 1000000 + stamp[2]
 local lock_key, session_key = P .. 'lock:' .. lock, P .. 'session:' .. session_id
@@ -10,6 +11,8 @@ local line, wait_key = P .. 'line:' .. lock, P .. 'wait:' .. lock
 local mine = call('HMGET', lock_key, '', id)
 local expires = call('HGET', session_key, 'expires')
 local alive = expires and tonumber(expires) > math.floor(now_us / 1000)
+-- Not if Redis came back with an older state, and granted it anew.
+local same = mine[2] and (not token or cmsgpack.unpack(mine[2])[6] == token)
 
 -- Make the first in line the holder, in as few steps as there can be; nil, and nothing is changed, unless it is a living
 -- claim to the lock alone, for as long as it likes.
@@ -45,7 +48,7 @@ local function hand_on(next_id, packed)
 end
 
 -- Nobody watches and nothing was taken back. A lock that is marked so is this claim's alone, for as long as it likes.
-if mine[2] and alive and call('EXISTS', P .. 'gone:' .. session_id, P .. 'watches') == 0 then
+if same and alive and call('EXISTS', P .. 'gone:' .. session_id, P .. 'watches') == 0 then
   if mine[1] == 'x' then
     local first = call('ZPOPMIN', line)
     if not first[1] then
@@ -91,7 +94,7 @@ if not alive then
 end
 if not row then
   -- What is taken away leaves its reason. A repeat that finds neither finds what its first try has done.
-  return ARGV[4] == '1' and 2 or {'gone', 'the engine no longer knows it'}
+  return ARGV[5] == '1' and 2 or {'gone', 'the engine no longer knows it'}
 end
 if not is_granted then
   -- It came back as a place in the queue, which no client waits for any more.
@@ -99,6 +102,9 @@ if not is_granted then
   return {'gone', 'Redis came back with an older state, in which it was not granted'}
 end
 depart(lock, id, row, is_granted, 'released')
+if not same then
+  return {'gone', 'Redis came back with an older state, and granted it anew'}
+end
 if row[DIES] > 0 and row[DIES] <= now then
   return {'gone', OVERHELD}
 end

@@ -2,7 +2,8 @@
 -- that plain is left as it is, for `enter` and `release` to see to.
 -- ARGV[1] session  ARGV[2] how many locks are to be taken
 -- ARGV[3] for each, a line a word: x or s (mode), claim id, owner, lock, note, thread and for how many ms keys are kept,
--- to take it; r, claim id and lock, to give it back. One argument, as each costs both sides more than all its words.
+-- to take it; r, claim id, lock and token (or nothing), to give it back. One argument, as each costs both sides more than
+-- all its words.
 -- Returns for each its token, 1 if it was given back, or nil if nothing was done. Nothing at all if none of them is plain.
 local P, call, session = KEYS[1], redis.call, ARGV[1]
 local stamp = call('TIME')
@@ -33,10 +34,11 @@ while what do
   local id = word()
   local answer = false
   if what == 'r' then
-    local lock = word()
+    local lock, token = word(), tonumber(word())
     local mine = call('HMGET', lock_start .. lock, '', id)
     -- A lock that is marked so is this claim's alone, for as long as it likes.
-    if mine[2] and mine[1] == 'x' and call('EXISTS', line_start .. lock) == 0 then
+    if mine[2] and mine[1] == 'x' and call('EXISTS', line_start .. lock) == 0
+      and (not token or cmsgpack.unpack(mine[2])[6] == token) then
       call('DEL', lock_start .. lock)
       given[#given + 1] = 'c:' .. id
       answer = 1
