@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 import holdfast
 from holdfast.locks import barrier
 from holdfast.verify.servers.process import wait_until
+from holdfast.verify.servers.redis import RedisServer
 
 
 def test_every_generation_is_passed_by_exactly_its_parties(tmp_path: Path) -> None:
@@ -115,6 +116,41 @@ def test_a_party_that_was_counted_and_then_paused_past_its_ttl_passes(tmp_path: 
         finally:
             paused.kill()
             paused.communicate()
+
+
+PAUSES_BEFORE_IT_LOOKS = """
+import os, signal, sys, holdfast
+from holdfast.locks import acquire
+keep, pauses = acquire.keep, [True]
+def paused(*args):
+    if pauses.pop():
+        pauses.append(False)
+        print("granted", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return keep(*args)
+acquire.keep = paused
+print(holdfast.connect(sys.argv[1], ttl=0.6).barrier("b", parties=2).wait(float(sys.argv[2])))
+"""
+
+
+@pytest.mark.parametrize("wait", [0.1, 20.0])
+@pytest.mark.parametrize("engine", ["sqlite", "redis"])
+def test_a_party_that_was_counted_before_it_saw_its_own_grant_passes(tmp_path: Path, engine: str, wait: float) -> None:
+    """Paused after the engine has answered, and before the client has read it."""
+    with ExitStack() as stack:
+        redis = stack.enter_context(RedisServer()) if engine == "redis" else None
+        url = f"sqlite:///{tmp_path}/locks.db" if redis is None else redis.url
+        locks = stack.enter_context(holdfast.connect(url))
+        words = [sys.executable, "-c", PAUSES_BEFORE_IT_LOOKS, url, str(wait)]
+        paused = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        stack.callback(paused.kill)
+        assert paused.stdout is not None
+        assert paused.stdout.readline() == "granted\n"
+        generation = locks.barrier("b", parties=2).wait(10.0)
+        wait_until(lambda: not locks.inspect("b", kind="barrier").holders, 10, "the end of the paused session")
+        paused.send_signal(signal.SIGCONT)
+
+        assert paused.communicate(timeout=15)[0] == f"{generation}\n"
 
 
 def test_the_record_of_a_barrier_is_bounded() -> None:

@@ -52,7 +52,7 @@ class Scene:
 
     def hold_for(self, spec: Spec, seconds: float) -> None:
         """Let the rival hold something for a while."""
-        entry: Entry = self.simulation.do(acquire(self.rival, spec, None))
+        entry: Entry = self.simulation.do(acquire(self.rival, spec, None, []))
 
         async def let_go() -> None:
             await self.rival.io.wait(self.rival.io.signal(), self.rival.io.now() + seconds)
@@ -89,7 +89,7 @@ def check_every_pause_of(prepare: Callable[[Scene], Callable[[], Work]], times: 
         assert left == [], f"seed {seed}, cancelled at pause {at_pause}: {left}"
         scene.simulation.pass_time(5.0)
         for spec in SPECS.values():
-            hold = scene.simulation.do(acquire(scene.rival, spec, 1.0))
+            hold = scene.simulation.do(acquire(scene.rival, spec, 1.0, []))
             scene.simulation.do(release(scene.rival, hold))
         scene.simulation.close()
     raise AssertionError("it never came to an end")
@@ -98,7 +98,7 @@ def check_every_pause_of(prepare: Callable[[Scene], Callable[[], Work]], times: 
 @pytest.mark.parametrize("times", [1, 2, 3])
 @pytest.mark.parametrize("kind", SPECS)
 def test_a_cancelled_acquire_leaves_nothing_when_nobody_is_in_the_way(kind: str, times: int) -> None:
-    assert check_every_pause(lambda scene: lambda: acquire(scene.me, SPECS[kind], None), times) >= 3
+    assert check_every_pause(lambda scene: lambda: acquire(scene.me, SPECS[kind], None, []), times) >= 3
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -106,7 +106,7 @@ def test_a_cancelled_acquire_leaves_nothing_when_nobody_is_in_the_way(kind: str,
 def test_a_cancelled_acquire_leaves_nothing_when_it_stood_in_line(kind: str, times: int) -> None:
     def prepare(scene: Scene) -> Callable[[], Work]:
         scene.hold_for(LOCK if kind == "read" else SPECS[kind], 4.0)
-        return lambda: acquire(scene.me, SPECS[kind], None)
+        return lambda: acquire(scene.me, SPECS[kind], None, [])
 
     assert check_every_pause(prepare, times) >= 6
 
@@ -131,7 +131,7 @@ def test_a_wait_that_ends_by_itself_may_be_cancelled_too(times: int) -> None:
 
         async def give_up() -> None:
             try:
-                await acquire(scene.me, LOCK, 0.5)
+                await acquire(scene.me, LOCK, 0.5, [])
             except TimeoutError:
                 return
 
@@ -182,7 +182,7 @@ def test_a_cancelled_wait_for_a_latch_leaves_no_watch_behind(times: int) -> None
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_cancelled_adoption_holds_nothing(times: int) -> None:
     def prepare(scene: Scene) -> Callable[[], Work]:
-        hold = scene.simulation.do(acquire(scene.rival, LOCK, None))
+        hold = scene.simulation.do(acquire(scene.rival, LOCK, None, []))
         text = scene.simulation.do(handing.hand_over(scene.rival, hold.held))
 
         async def end() -> None:
@@ -201,7 +201,7 @@ def check_every_pause_of_a_release(times: int, seed: int) -> int:
     """Cancel a release at each of its pauses; how many there were. Nothing is held at the moment that it stops."""
     for at_pause in range(1, MOST_PAUSES):
         scene = Scene(seed, at_pause, times)
-        entry: Entry = scene.simulation.do(acquire(scene.me, LOCK, None))
+        entry: Entry = scene.simulation.do(acquire(scene.me, LOCK, None, []))
         stopped = scene.cancelled(release(scene.me, entry))
         left = scene.simulation.left_behind(scene.me)
         assert left == [], f"seed {seed}, cancelled at pause {at_pause}: {left}"
@@ -222,7 +222,7 @@ def test_a_withdrawal_that_is_left_out_is_noticed(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Client, "withdraw", forget)
     with pytest.raises(AssertionError, match="cancelled at pause"):
-        check_every_pause(lambda scene: lambda: acquire(scene.me, LOCK, None), 1)
+        check_every_pause(lambda scene: lambda: acquire(scene.me, LOCK, None, []), 1)
 
 
 def test_a_cancelled_release_that_leaves_it_to_the_keeper_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

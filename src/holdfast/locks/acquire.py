@@ -28,19 +28,27 @@ class Missed(Exception):
         super().__init__()
 
 
+class Ended(Exception):
+    """The claim is over, and another one would be made."""
+
+    def __init__(self, claim_id: str) -> None:
+        self.claim_id = claim_id
+        super().__init__()
+
+
 async def acquire(
-    client: Client, spec: Spec, wait: float | None, taken: list[Entry] | None = None, tries: bool = False
+    client: Client, spec: Spec, wait: float | None, taken: list[Entry], tries: bool = False, once: bool = False
 ) -> Entry:
     """Wait in line for at most `wait` seconds; NotAcquired after that (Missed if one only tries), and no place is kept.
 
-    Again under a new session, if the first one ended while we stood in line. What is held is in
-    `taken` and in the client's record: an interrupted caller gives it back, or else the keeper.
+    Again under a new session, if the first one ended while we stood in line (Ended instead, if it is to be tried
+    `once`). What is held is in `taken` and in the client's record: an interrupted caller gives it back, or else the
+    keeper.
     """
     io = client.io
     io.check_caller()
     started = now = io.now()
     until = None if wait is None else started + wait
-    taken = [] if taken is None else taken
     try:
         while True:
             session = client.session_now(now)
@@ -78,6 +86,8 @@ async def acquire(
                 if isinstance(reply, Deadlocked) and await withdraw_left(client, claim.owner, answer_by(until)):
                     continue
                 refuse(client, session, spec, reply)
+            if once:
+                raise Ended(claim.id)
             now = io.now()
     except Missed as missed:
         if tries:

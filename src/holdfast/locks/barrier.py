@@ -4,16 +4,18 @@ Each party that waits has a shared claim on the barrier's name, which lives as l
 session: a dead party is not counted. Whoever sees enough parties writes the ids of the claims
 that go through into a cell, by compare-and-set: that is the generation, and what the others
 wait for. A party that is not in it, however it was delayed, waits for the next. One that is in it
-has passed, also if its session ended before it could see that.
+has passed, also if its session ended before it could see that: a party looks for every claim that
+it has made, and before it makes another one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import takewhile
 
 from holdfast.errors import Conflict, InvalidRequest, NotAcquired
-from holdfast.locks.acquire import acquire, answer_by
+from holdfast.locks.acquire import Ended, acquire, answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Entry, Hold
@@ -44,16 +46,21 @@ class BarrierFront:
         io = self.client.io
         started = io.now()
         until = None if wait is None else started + wait
-        by = answer_by(until)
+        by, claims = answer_by(until), list[str]()
         async with Watching(self.client, cell=(self.cell.kind, self.name), by=by) as watching:
             while True:
                 taken: list[Entry] = []
                 try:
                     left = None if until is None else max(0.0, until - io.now())
-                    hold = (await acquire(self.client, self.spec, left, taken)).held
+                    hold: Hold | None = None
+                    try:
+                        hold = (await acquire(self.client, self.spec, left, taken, once=True)).held
+                        claims.append(hold.claim.id)
+                    except Ended as ended:
+                        claims.append(ended.claim_id)
                     # From here on others may count this party.
                     with unknown_from_here():
-                        generation = await self.passed(hold, until, watching)
+                        generation = await self.passed(claims, hold, until, watching)
                 finally:
                     given_back = await io.shielded(let_go(self.client, taken, by))
                 if generation is not None:
@@ -64,8 +71,10 @@ class BarrierFront:
                 if until is not None and io.now() >= until:
                     raise NotAcquired(self.name, io.now() - started, kind="barrier")
 
-    async def passed(self, hold: Hold, until: float | None, watching: Watching) -> int | None:
-        """The generation that counted this party; None if its time ran out, or its own session did."""
+    async def passed(
+        self, claims: Sequence[str], hold: Hold | None, until: float | None, watching: Watching
+    ) -> int | None:
+        """The generation that counted one of these claims; None if the time ran out, or the session of the last did."""
         io, seen = self.client.io, 0
         while True:
             # Others may have gone through on this party's account while it was paused, also past its ttl or its wait.
@@ -75,9 +84,10 @@ class BarrierFront:
                 raise lost_data(self.client, f"barrier {self.name!r} went back from version {seen} to {version}")
             seen = version
             through: dict[str, int] = value["through"] if value else {}
-            if hold.claim.id in through:
-                return through[hold.claim.id]
-            if not hold.valid or io.now() >= watching.by:
+            counted = [through[claim] for claim in claims if claim in through]
+            if counted:
+                return counted[0]
+            if hold is None or not hold.valid or io.now() >= watching.by:
                 return None
             here = await self.parties_here(hold, watching.until())
             waiting = [claim for claim in here if claim not in through]

@@ -68,7 +68,7 @@ class Worker:
             if self.wait == 0:
                 entry = await try_acquire(person.client, spec, [])
             else:
-                entry = await acquire(person.client, spec, self.wait)
+                entry = await acquire(person.client, spec, self.wait, [])
         except (HoldfastError, Cancelled) as error:
             chronicle.end(call, outcome_of(error), error=type(error).__name__)
             chronicle.tell(self.who, "refused", f"did not get {self.shown()}: {explain(error)}", name=self.name)
