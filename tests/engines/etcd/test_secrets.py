@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import EngineUnavailable, InvalidRequest, aio
-from holdfast.engines.etcd.wire import WATCH
+from holdfast.engines.etcd.wire import WATCH, Wire
 from holdfast.locks import acquire
 from holdfast.verify.proxy import Proxy
 from holdfast.verify.servers.etcd import EtcdServer, newer_etcd
@@ -49,19 +49,38 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EtcdServe
 def guarded(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
     """A server that wants to know who is there."""
     with EtcdServer(binary=newer_etcd() if request.param == "3.5" else None) as server:
-
-        def tell(*words: str) -> None:
-            command = [find("etcdctl"), f"--endpoints={server.endpoint}", *words]
-            subprocess.run(command, check=True, capture_output=True, env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"})
-
-        tell("user", "add", "root:toor")
-        tell("user", "grant-role", "root", "root")
-        tell("user", "add", "locks:pass word")
-        tell("role", "add", "locker")
-        tell("role", "grant-permission", "locker", "readwrite", "--prefix=true", "/holdfast/1/")
-        tell("user", "grant-role", "locks", "locker")
-        tell("auth", "enable")
+        tell(server, "user", "add", "root:toor")
+        tell(server, "user", "grant-role", "root", "root")
+        tell(server, "role", "add", "locker")
+        tell(server, "role", "grant-permission", "locker", "readwrite", "--prefix=true", "/holdfast/1/")
+        add_user(server)
+        tell(server, "auth", "enable")
         yield server
+
+
+def tell(server: EtcdServer, *words: str) -> None:
+    """Give an order with etcd's own client."""
+    command = [find("etcdctl"), f"--endpoints={server.endpoint}", *words]
+    subprocess.run(command, check=True, capture_output=True, env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin"})
+
+
+def add_user(server: EtcdServer, *operator: str) -> None:
+    """The user that the tests sign in as."""
+    tell(server, *operator, "user", "add", "locks:pass word")
+    tell(server, *operator, "user", "grant-role", "locks", "locker")
+
+
+def restart_without_tokens(server: EtcdServer) -> None:
+    """Restart, with the same users. A restart alone brings tokens back: etcd replays its log, sign-ins included."""
+    operator = "--user=root:toor"
+    tell(server, operator, "user", "delete", "locks")
+    add_user(server, operator)
+    server.kill()
+    server.start()
+
+
+def signed_in_again(wire: Wire, former: str | None) -> bool:
+    return wire.known_token not in (None, former)
 
 
 async def test_a_lock_is_taken_over_tls_with_a_client_certificate(secure: tuple[EtcdServer, Path]) -> None:
@@ -142,17 +161,22 @@ def test_watches_are_made_again_with_a_new_token_after_a_restart(
     """etcd accepts the stream with the token of before, and refuses every watch in it."""
     monkeypatch.setattr(acquire, "FIRST_POLL", 3600.0)  # only a watch wakes a waiter
     url = f"etcd://locks:pass%20word@{guarded.endpoint}"
-    with holdfast.connect(url, ttl=60.0) as locks, holdfast.connect(url, ttl=60.0) as rival:
+    # No heartbeat comes, nor any other request of the client that waits: only its watch stream can find a new token.
+    with holdfast.connect(url, ttl=600.0) as locks, holdfast.connect(url, ttl=600.0) as rival:
         for number in range(3):
             held = rival.lock(f"k{number}").acquire()
             with ThreadPoolExecutor(1) as threads:
                 waiting = threads.submit(locks.lock(f"k{number}").acquire, wait=30.0)
                 wait_until(partial(waits, rival, f"k{number}"), 20.0, "the waiter")
-                if number == 0:
-                    guarded.kill()
-                    guarded.start()
                 counted: list[str] = []
-                locks._core.engine.wire.counted = counted.append  # type: ignore[attr-defined]
+                wire: Wire = locks._core.engine.wire  # type: ignore[attr-defined]
+                wire.counted = counted.append
+                if number == 0:
+                    locks._core.engine.watcher.reconnected = lambda: None  # type: ignore[attr-defined]
+                    former = wire.known_token
+                    restart_without_tokens(guarded)
+                    wait_until(partial(signed_in_again, wire, former), 20.0, "a new token")
+                    assert set(counted) <= {WATCH}
                 held.release()
                 waiting.result().release()
             assert counted.count(WATCH) < 50
