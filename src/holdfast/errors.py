@@ -100,7 +100,8 @@ class Conflict(HoldfastError):
     """Somebody else changed the value first. Nothing was written."""
 
     def __init__(self, name: str, expected: int | None, current: int, what: str = "version") -> None:
-        self.name, self.expected, self.current, self.what = name, expected, current, what
+        self.name, self.expected, self.what = name, expected, what
+        self.current: int | None = current
         super().__init__(f"{name!r} is at {what} {current}, not {expected}: read it again, then decide again")
 
 

@@ -16,11 +16,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from holdfast.core.backoff import full_jitter
-from holdfast.errors import Conflict, InvalidRequest
+from holdfast.errors import Conflict, HoldfastError, InvalidRequest
 from holdfast.locks.statement import execute, identifier, is_mysql, settle
 from holdfast.runtime.blocking import run
 
-__all__ = ["update", "update_async", "write", "write_async"]
+__all__ = ["Overtaken", "update", "update_async", "write", "write_async"]
 
 Row = dict[str, Any]
 Change = Callable[[Row], Mapping[str, Any]]
@@ -28,11 +28,28 @@ Change = Callable[[Row], Mapping[str, Any]]
 
 RETRIES = 20
 FIRST_PAUSE, LAST_PAUSE = 0.002, 0.25
-_AGAIN = frozenset({"40001", "40P01"})
+_OVERTAKEN_STATES = frozenset({"40001", "40P01"})
+"""PostgreSQL: a serialization failure and a deadlock."""
+_OVERTAKEN_NUMBERS = frozenset({1020, 1213})
+"""MariaDB and MySQL: the row has changed since the transaction first read, and a deadlock.
+Not 1205: a row that stays locked for long has not changed, and each further try would wait as long again."""
+_SQLITE_BUSY_SNAPSHOT = 517
 _IDLE = 0
 """What psycopg and psycopg2 call a connection that is in no transaction."""
 _SERVER_STATUS_IN_TRANSACTION = 1
 _UNKNOWN_VARIABLE = 1193
+
+
+class Overtaken(Conflict):
+    """Another transaction came first, and the database gave this one up with all of its writes: run it again."""
+
+    def __init__(self, name: str, expected: int | None = None) -> None:
+        self.name, self.expected, self.current, self.what = name, expected, None, "version"
+        HoldfastError.__init__(
+            self,
+            f"{name!r}: another transaction came first, and the database gave this one up with all of its writes: "
+            "roll back, and run the whole transaction again",
+        )
 
 
 def update(
@@ -59,7 +76,10 @@ def write(
     connection: Any, table: str, key: Any, values: Mapping[str, Any], expected: int, *,
     column: str = "id", version: str = "version",
 ) -> int:  # fmt: skip
-    """Write in the caller's transaction if the row is still at `expected`; the new version. Conflict otherwise."""
+    """Write in the caller's transaction if the row is still at `expected`; the new version. Conflict otherwise.
+
+    The Conflict is an `Overtaken` if the database gave the whole transaction up.
+    """
     return run(_write(connection, table, key, values, expected, column, version))
 
 
@@ -90,8 +110,12 @@ async def _update(
         except BaseException as error:
             # An interrupt or a cancellation too: the row must not stay locked by a transaction that nobody ends.
             await settle(connection.rollback())
-            again = isinstance(error, Conflict) or _state(error) in _AGAIN
-            if not again or tried == retries:
+            overtaken = _is_overtaken(error)
+            if not overtaken and not isinstance(error, Conflict):
+                raise
+            if tried == retries:
+                if overtaken:
+                    raise Overtaken(f"{table}:{key}") from error
                 raise
         await pause(next(pauses))
     raise AssertionError("unreachable")
@@ -114,16 +138,26 @@ async def _write(
     parts = [f"{identifier('column', name)} = %s" for name in values]
     settings = ", ".join([*parts, f"{counted} = {counted} + 1"])
     sql = f"UPDATE {place} SET {settings} WHERE {by} = %s AND {counted} = %s"
-    done = await execute(connection, sql, (*values.values(), key, expected))
+    try:
+        done = await execute(connection, sql, (*values.values(), key, expected))
+    except Exception as error:
+        if _is_overtaken(error):
+            raise Overtaken(f"{table}:{key}", expected) from error
+        raise
     if done.changed == 1:
         return expected + 1
     found = (await execute(connection, f"SELECT {counted} AS v FROM {place} WHERE {by} = %s", (key,))).rows
     raise Conflict(f"{table}:{key}", expected, found[0]["v"] if found else 0)
 
 
-def _state(error: BaseException) -> Any:
-    """The SQLSTATE in an error of PostgreSQL's drivers: psycopg's, or psycopg2's."""
-    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+def _is_overtaken(error: BaseException) -> bool:
+    """Whether a driver says that the database gave the transaction up because another one came first."""
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)  # psycopg's, or psycopg2's
+    if state in _OVERTAKEN_STATES or getattr(error, "sqlite_errorcode", None) == _SQLITE_BUSY_SNAPSHOT:
+        return True
+    # MariaDB's own driver has the number in `errno`, the others in front of the text.
+    number = getattr(error, "errno", None) or (error.args[0] if error.args else None)
+    return is_mysql(error) and number in _OVERTAKEN_NUMBERS
 
 
 async def _check_idle(connection: Any) -> None:
