@@ -19,6 +19,8 @@ MISSING = "holdfast: a write to {table} needs a token"
 STALE = "holdfast: token {token} is stale for {table}: {highest} was seen"
 STALE_WITHOUT_NUMBERS = "holdfast: the token is stale for {table}"
 
+POSTGRESQL_NEEDED = 14
+"""The first with CREATE OR REPLACE TRIGGER, which leaves no moment without the trigger."""
 _LONGEST_NAME = 63
 _EVENTS = ("INSERT", "UPDATE", "DELETE")
 
@@ -89,11 +91,36 @@ def _shortened(name: str) -> str:
 
 
 def _create_postgresql(table: str, key: str, fence: str) -> list[str]:
-    routine, literal = _routine("postgresql", table), _literal(key)
-    stale = STALE.format(token="', presented, '", table=table, highest="', highest, '")
-    passed = f"holdfast.passed_{crc32(f'{table} {key}'.encode()):08x}"
+    routine, literal, on = _routine("postgresql", table), _literal(key), quoted("postgresql", table)
     place = _absent_from("fence_table", key)
-    function = f"""\
+    statement_trigger = f"""\
+CREATE OR REPLACE TRIGGER holdfast_fence
+  BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {on}
+  FOR EACH STATEMENT EXECUTE FUNCTION {routine}()"""
+    # A write that names a parent of this table, or a partition of it, fires no trigger for the statement here.
+    row_trigger = f"""\
+CREATE OR REPLACE TRIGGER {_row_trigger(table)}
+  BEFORE INSERT OR UPDATE OR DELETE ON {on}
+  FOR EACH ROW WHEN (coalesce(nullif(pg_catalog.current_setting({_passed(place, literal)}, true), '')
+    <> coalesce(pg_catalog.current_setting('holdfast.token', true), ''), true))
+  EXECUTE FUNCTION {routine}()"""
+    function = _function(table, routine, place, literal)
+    return [_with_place_found([function, statement_trigger, row_trigger], routine, fence, place)]
+
+
+def _passed(place: str, literal: str) -> str:
+    """SQL for the name of the setting that says which token has passed this row of this fence's table.
+
+    The row is named by the text that the check itself uses, at run time: a schema that is copied under
+    another name, with the names in its functions and triggers replaced, has settings of its own.
+    """
+    row = f"'{place} ' || {literal}"
+    return f"'holdfast.passed_' || pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to({row}, 'UTF8')), 'hex')"
+
+
+def _function(table: str, routine: str, place: str, literal: str) -> str:
+    stale = STALE.format(token="', presented, '", table=table, highest="', highest, '")
+    return f"""\
 CREATE OR REPLACE FUNCTION {routine}() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS {{tag}}
 DECLARE
@@ -121,7 +148,7 @@ BEGIN
       ERRCODE = 'HF409', HINT = 'The lock has passed to a later holder.';
   END IF;
   -- Until this transaction ends no later token can pass: the rows of a statement need not be checked one by one.
-  PERFORM set_config('{passed}', told, true);
+  PERFORM set_config({_passed(place, literal)}, told, true);
   IF TG_LEVEL = 'STATEMENT' THEN
     RETURN NULL;
   ELSIF TG_OP = 'DELETE' THEN
@@ -129,43 +156,33 @@ BEGIN
   END IF;
   RETURN NEW;
 END {{tag}}"""
-    on = quoted("postgresql", table)
-    return [
-        _with_place_found(function, routine, fence, place),
-        f"""\
-CREATE OR REPLACE TRIGGER holdfast_fence
-  BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {on}
-  FOR EACH STATEMENT EXECUTE FUNCTION {routine}()""",
-        # A write that names a parent of this table, or a partition of it, fires no trigger for the statement here.
-        f"""\
-CREATE OR REPLACE TRIGGER {_row_trigger(table)}
-  BEFORE INSERT OR UPDATE OR DELETE ON {on}
-  FOR EACH ROW WHEN (coalesce(nullif(pg_catalog.current_setting('{passed}', true), '')
-    <> coalesce(pg_catalog.current_setting('holdfast.token', true), ''), true))
-  EXECUTE FUNCTION {routine}()""",
-    ]
 
 
-def _with_place_found(function: str, routine: str, fence: str, place: str) -> str:
-    """A statement that makes the function with the fence's table named in full, as it is found now.
+def _with_place_found(parts: list[str], routine: str, fence: str, place: str) -> str:
+    """A statement that makes function and triggers with the fence's table named in full, as it is found now.
 
     A plain name would be looked up at each write, in the writer's schemas and among its temporary tables.
     """
-    inner = _dollar_tag(function)
-    function = function.replace("{tag}", inner)
+    tag = _dollar_tag("".join(parts))
+    function, *triggers = [part.replace("{tag}", tag) for part in parts]
     middle = _dollar_tag(function)
+    made = "\n".join(f"  EXECUTE pg_catalog.replace({middle}{part}{middle}, '{place}', place);" for part in triggers)
     block = f"""
 DECLARE
   place text := (SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.relname))
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE c.oid = pg_catalog.to_regclass('{fence}') AND c.relpersistence <> 't');
 BEGIN
+  IF pg_catalog.current_setting('server_version_num')::int < {POSTGRESQL_NEEDED}0000 THEN
+    RAISE EXCEPTION 'holdfast: a fence in the database needs PostgreSQL {POSTGRESQL_NEEDED} or newer';
+  END IF;
   IF place IS NULL THEN
     RAISE EXCEPTION 'holdfast: there is no table {fence}, or only a temporary one';
   END IF;
   EXECUTE pg_catalog.replace({middle}{function}{middle}, '{place}', place);
   -- Another role may have made a function of that name before.
   EXECUTE 'ALTER FUNCTION {routine}() OWNER TO CURRENT_USER';
+{made}
 END """
     outer = _dollar_tag(block)
     return f"DO {outer}{block}{outer}"
