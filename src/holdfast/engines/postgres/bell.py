@@ -74,8 +74,8 @@ class PostgresBell(Alarm):
         if wire is None:
             return
         try:
-            for channel, text in wire.notifications():
-                self.table.hear(channel, text)
+            for message in wire.notifications():
+                self.table.hear(message)
         except WireLost:
             self._broken = True
             self.table.unflushed.suspect = bool(self.table.unflushed.claims)

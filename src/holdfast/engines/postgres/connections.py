@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
+from hashlib import sha256
 from typing import ClassVar
 
 from holdfast.engines.postgres import proxy, schema
 from holdfast.engines.postgres.address import PostgresAddress
 from holdfast.engines.postgres.sockets import Sockets
+from holdfast.engines.postgres.statements import SECRET
 from holdfast.engines.postgres.trouble import lost, unavailable
 from holdfast.engines.postgres.wire import SqlError, Wire, WireLost, dial
+from holdfast.engines.signed_notices import SignedNotices
 from holdfast.errors import EngineUnavailable
 from holdfast.runtime import clock
 from holdfast.runtime.call_pool import PoolItem
@@ -76,6 +79,7 @@ class Connections:
         self.address, self.sockets, self.schema = address, sockets, schema
         self.pool = sockets.pool(most, self._forget)
         self.open: set[Wire] = set()
+        self.notices = SignedNotices(address.shown, sha256)
         self.channel: str | None = None
         """What the wire listens to; only a keeper's does, and it has one wire."""
         self.listening: Wire | None = None
@@ -155,10 +159,11 @@ class Connections:
 
     async def _listen(self, wire: Wire, channel: str, until: float) -> None:
         try:
-            await wire.send([f'UNLISTEN *;LISTEN "{channel}"'], until)
+            (secret,) = await wire.send([f'UNLISTEN *;LISTEN "{channel}"', SECRET], until)
         except (SqlError, WireLost) as error:
             self._forget(wire)
             raise lost(self.address.shown, error, committing=False) from error
+        self.notices.secret = secret.encode()
         self.missed = self._listened
         self._listened = True
         self.listening = wire

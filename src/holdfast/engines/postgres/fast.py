@@ -65,9 +65,10 @@ PASS_ON = Statement(
     " n AS (UPDATE counters SET last = last + 1 WHERE bucket = $5 AND EXISTS (SELECT 1 FROM gone) RETURNING last),"
     " put AS (UPDATE claims c SET token = n.last, since = t.now, dies_at = t.now + c.max_hold FROM n, t"
     " WHERE c.id = (SELECT id FROM first) RETURNING c.id, c.session, c.token, c.max_hold)"
-    " SELECT json_build_array(id, session, token, max_hold, CASE WHEN session <> ALL($6)"
-    " THEN pg_notify((SELECT channel FROM sessions s WHERE s.id = put.session),"
-    " concat_ws(' ', 'granted', id, CASE WHEN max_hold IS NULL THEN token END)) IS NULL END) FROM put",
+    ", news AS (SELECT *, concat_ws(' ', 'granted', id, CASE WHEN max_hold IS NULL THEN token END) AS text FROM put)"
+    " SELECT json_build_array(id, session, token, max_hold, CASE WHEN session <> ALL($6) THEN (SELECT"
+    f" pg_notify(s.channel, {st.signed('news.text')}) IS NULL FROM sessions s, meta m"
+    " WHERE s.id = news.session AND m.key = 'secret') END) FROM news",
 )  # fmt: skip
 
 # Places at the end of a line, for owners that have nothing else: they can be part of no deadlock. $2 claim ids, $6

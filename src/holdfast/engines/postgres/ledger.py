@@ -60,7 +60,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.channel = f"holdfast_{secrets.token_hex(16)}"
-        """Where this client is notified. Any role may notify any channel, and a notice grants: so it is a secret."""
+        """Where this client is notified. No secret: the texts of its queries show it to roles that may read those."""
         self.commits = Commits()
         self.own: set[str] = set()
         """Sessions of this client: they are told what happens to them without the server's help."""

@@ -15,8 +15,7 @@ CREATE TABLE counters (
 
 -- `ended` is what decides whether a session lives: whoever needs to know marks the expired ones first,
 -- under the row's lock, so that a heartbeat on its way and a judge of its death cannot both be right.
--- `channel` is where the session is notified. Any role may notify any channel, so its name is a secret: who can read
--- it can wake the session, and make it believe that a lock was granted.
+-- `channel` is where the session is notified.
 -- A dead session's row is kept for a while after its claims were removed (`buried_at`), for those of
 -- its claims that were on their way.
 CREATE TABLE sessions (
@@ -104,3 +103,18 @@ CREATE TABLE letters (
 INSERT INTO counters SELECT bucket, (extract(epoch FROM pg_catalog.clock_timestamp())::float8 * 1000000::float8)::bigint
 FROM pg_catalog.generate_series(0, 255) AS bucket;
 INSERT INTO meta VALUES ('version', '1');
+
+-- What notices are signed with: any role may notify any channel. A role that can read it can make clients believe that
+-- a lock was granted. It is made here and not by a client: other roles may read the texts of queries.
+-- PostgreSQL 12 has no function for a random number that is made for secrets.
+DO $$
+DECLARE
+  secret text := pg_catalog.string_agg(pg_catalog.md5(pg_catalog.concat(
+    pg_catalog.random(), pg_catalog.clock_timestamp(), pg_catalog.pg_backend_pid(), number)), '')
+    FROM pg_catalog.generate_series(1, 2) AS number;
+BEGIN
+  IF pg_catalog.to_regprocedure('pg_catalog.gen_random_uuid()') IS NOT NULL THEN
+    EXECUTE 'SELECT pg_catalog.concat(pg_catalog.gen_random_uuid(), pg_catalog.gen_random_uuid())' INTO secret;
+  END IF;
+  INSERT INTO meta VALUES ('secret', secret);
+END $$;

@@ -242,8 +242,21 @@ END_SESSION = Statement(
     f"UPDATE sessions SET ended = true, expires_at = least(expires_at, {CLOCK}) WHERE id = $1 AND NOT ended",
 )  # fmt: skip
 
-# $1 session, $2 what happened and to which claim or watch. The channel's name never leaves the server.
-NOTIFY = Statement("hf_notify", "text, text", "SELECT pg_notify(channel, $2) FROM sessions WHERE id = $1")
+SECRET = "SELECT pg_catalog.to_json(value) FROM meta WHERE key = 'secret'"
+"""What notices are signed with. It leaves the server only in the answer to this."""
+
+
+def signed(notice: str) -> str:
+    """SQL for a notice with its signature; `meta` has to be there as `m`."""
+    text = f"convert_to(concat_ws('', m.value, {notice}, m.value), 'UTF8')"
+    return f"concat_ws(' ', {notice}, encode(sha256({text}), 'hex'))"
+
+
+# $1 session, $2 what happened and to which claim or watch.
+NOTIFY = Statement(
+    "hf_notify", "text, text",
+    f"SELECT pg_notify(s.channel, {signed('$2')}) FROM sessions s, meta m WHERE s.id = $1 AND m.key = 'secret'",
+)  # fmt: skip
 
 # Changes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,11 +23,10 @@ from holdfast.engines.postgres.step import SWEEP_AGAIN, Attempt, Message, NeedBu
 from holdfast.engines.postgres.trouble import AGAIN, lost, unavailable
 from holdfast.engines.postgres.wire import SqlError, Wire, WireLost
 from holdfast.errors import EngineUnavailable
-from holdfast.model import MAX_TOKEN, Claim, Gone, Granted, Place
+from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.runtime import clock
 
 MOST_CROWDED = 1000
-log = logging.getLogger("holdfast")
 
 
 class PostgresTable:
@@ -451,8 +449,8 @@ class PostgresTable:
         """Hear what arrived on a wire, end what is open on it, and give it back."""
         try:
             if wire.alive:
-                for target, text in wire.arrived():
-                    self.hear(target, text)
+                for message in wire.arrived():
+                    self.hear(message)
                 await self._undo(wire, until)
         finally:
             self.connections.give(wire)
@@ -472,14 +470,13 @@ class PostgresTable:
         except (SqlError, WireLost):
             wire.close()
 
-    def hear(self, channel: str, text: str) -> None:
-        """Take what the server sent unasked. Only this client's own channel is a secret, and believed."""
-        what, _, rest = text.partition(" ")
-        subject, _, token = rest.partition(" ")
-        known = channel == self.ledger.channel and what in (cm.GRANTED, cm.GONE, cm.LETTER) and subject
-        if not known or (token and not (token.isdecimal() and int(token) <= MAX_TOKEN)):
-            log.warning("%s: a notice that means nothing was ignored: %.200r", self.address, text)
+    def hear(self, message: bytes) -> None:
+        """Take what the server sent unasked, if the lock table has signed it."""
+        text = self.connections.notices.text(message)
+        if text is None:
             return
+        what, subject, *more = text.split(" ")
+        token = more[0] if more else ""
         if token and what == cm.GRANTED and subject in self.ledger.queued:
             # It comes after the commit, and the deadline is the session's: there is nothing to ask.
             self.ledger.passed_on.add(subject, Granted(int(token)), clock.now())

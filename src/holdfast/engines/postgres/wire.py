@@ -61,9 +61,9 @@ class Statement(NamedTuple):
 
 
 _FUNCTIONS = re.compile(
-    r"(?<![\w.])(clock_timestamp|concat_ws|count|encode|generate_series|host|json_agg|json_build_array|max|min"
+    r"(?<![\w.])(clock_timestamp|concat_ws|convert_to|count|encode|generate_series|host|json_agg|json_build_array|max|min"
     r"|pg_advisory_lock|pg_advisory_lock_shared|pg_advisory_unlock|pg_advisory_unlock_shared|pg_backend_pid|pg_notify"
-    r"|pg_try_advisory_lock|pg_try_advisory_lock_shared|row_number|to_json|to_jsonb)\("
+    r"|pg_try_advisory_lock|pg_try_advisory_lock_shared|row_number|sha256|to_json|to_jsonb)\("
 )
 
 
@@ -251,8 +251,8 @@ class Wire:
         if not await self.ready(self.connection.socket, event, until):
             raise WireLost("no answer came in time", late=True)
 
-    def notifications(self) -> list[tuple[str, str]]:
-        """What came for this connection unasked: channel and payload. WireLost if the server has gone."""
+    def notifications(self) -> list[bytes]:
+        """The payloads that came for this connection unasked. WireLost if the server has gone."""
         try:
             self.connection.consume_input()
         except psycopg.OperationalError as error:
@@ -260,11 +260,11 @@ class Wire:
             raise WireLost(str(error).strip()) from error
         return self.arrived()
 
-    def arrived(self) -> list[tuple[str, str]]:
+    def arrived(self) -> list[bytes]:
         """The same as far as it was read already."""
         found = []
         while (notice := self.connection.notifies()) is not None:
-            found.append((notice.relname.decode(), notice.extra.decode()))
+            found.append(notice.extra)
         return found
 
     async def cancel(self, until: float) -> None:
