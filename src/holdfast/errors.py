@@ -122,6 +122,30 @@ class EngineUnavailable(HoldfastError, ConnectionError):
         super().__init__(f"{engine}: {problem} (outcome: {outcome})")
 
 
+class EngineFailure(EngineUnavailable):
+    """EngineUnavailable as an engine raises it: it is about the call in which it is caught, and about no other.
+
+    A signal handler can raise any error in the middle of a call, also an EngineUnavailable that another call
+    has ended with. So what a call concludes about the engine it concludes from this type alone. The blocking
+    runtime gives its callers the public error instead, so no handler can raise this one.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _made_again, (EngineUnavailable, self.args, self.__dict__)
+
+    def public(self) -> EngineUnavailable:
+        """The same error, for the caller of the API."""
+        error = _made_again(EngineUnavailable, self.args, self.__dict__)
+        error.__cause__, error.__context__ = self.__cause__, self.__context__
+        error.__suppress_context__ = self.__suppress_context__
+        assert isinstance(error, EngineUnavailable)
+        return error.with_traceback(self.__traceback__)
+
+
+# A caller in a task gets it as it is, under the name that is documented.
+EngineFailure.__name__ = EngineFailure.__qualname__ = EngineUnavailable.__name__
+
+
 class Unsupported(HoldfastError):
     """This engine cannot do that; another one can."""
 

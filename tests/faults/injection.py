@@ -29,9 +29,12 @@ class Injected(Exception):
 
 
 class Moments:
-    """Counts the moments of Holdfast and of what it calls, and raises `error` at the chosen one."""
+    """Counts the moments of Holdfast and of what it calls, and raises `error` at the chosen one.
 
-    def __init__(self, chosen: int | None, error: type[BaseException]) -> None:
+    `error` is called with the place, which is a part of the message. If it makes no error, the call goes on.
+    """
+
+    def __init__(self, chosen: int | None, error: Callable[[str], BaseException | None]) -> None:
         self.chosen, self.error = chosen, error
         self.seen = 0
         self._hook = self._event
@@ -66,7 +69,9 @@ class Moments:
             code = frame.f_code
             what = f"after {getattr(argument, '__qualname__', argument)}" if event != "call" else "entry"
             self.where = f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}, {what}"
-            raise self.error(self.where)
+            error = self.error(self.where)
+            if error is not None:
+                raise error
 
 
 def in_product(frame: FrameType | None) -> bool:

@@ -25,7 +25,7 @@ def test_the_last_of_two_entries_that_are_released_at_once_is_withdrawn_if_that_
         first, second = lock.acquire(), lock.acquire()
         let_go = Hold.let_go
 
-        def overtaken(hold: Hold, grant: Entry) -> bool:
+        def overtaken(hold: Hold, grant: Entry) -> bool | None:
             monkeypatch.setattr(Hold, "let_go", let_go)
             first.release()  # as another thread may, at this moment
             return let_go(hold, grant)

@@ -12,7 +12,7 @@ from holdfast.core.table.commands import Command, Notice, Open
 from holdfast.core.urls import Url
 from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.table_verbs import TableVerbs
-from holdfast.errors import EngineUnavailable, InvalidRequest
+from holdfast.errors import EngineFailure, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import BlockingIo, ThreadSignal
@@ -60,7 +60,7 @@ class MemoryTable:
         with self.lock:
             if self.under_way:
                 # Only a signal handler gets here, in the middle of a step of the same thread.
-                raise EngineUnavailable("memory://", "a step of this thread is under way", "not done")
+                raise EngineFailure("memory://", "a step of this thread is under way", "not done")
             self.under_way = True
             try:
                 reply, sent = self._step(command, deliver)

@@ -9,7 +9,7 @@ from holdfast.core import deadline as deadlines
 from holdfast.core.backoff import full_jitter
 from holdfast.core.table.commands import Deadlocked, SessionOver, TooEntangled, WrongLimit
 from holdfast.engines.engine import Standing
-from holdfast.errors import Deadlock, EngineUnavailable, InvalidRequest, NotAcquired
+from holdfast.errors import Deadlock, EngineFailure, InvalidRequest, NotAcquired
 from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.session import Session
@@ -165,16 +165,16 @@ async def undo(
     """Leave nothing behind of a claim after this error; EngineUnavailable if that cannot be said."""
     # An interrupt can come at any line, also at one where the hold is kept already.
     session.forget(claim.id)
-    if not answered and isinstance(error, EngineUnavailable) and error.outcome == "not done":
+    if not answered and isinstance(error, EngineFailure) and error.outcome == "not done":
         return
     if isinstance(error, GeneratorExit):
         # Thrown away by whoever awaited it: nothing can be awaited any more.
         client.start_keeper().withdraw(claim, not answered)
         return
     gone = await client.io.shielded(client.withdraw(claim, not answered, answer_by(until)))
-    if not gone and isinstance(error, Missed | EngineUnavailable):
+    if not gone and isinstance(error, Missed | EngineFailure):
         problem = f"the claim on {claim.name!r} could not be withdrawn yet"
-        raise EngineUnavailable(str(client), problem, "unknown") from error
+        raise EngineFailure(str(client), problem, "unknown") from error
 
 
 def answer_by(until: float | None) -> float:
@@ -224,7 +224,7 @@ async def look_out(
             standing = await (
                 client.verbs.look(claim, limit(client, until, sent)) if woken else enter_again(client, claim, until)
             )
-        except EngineUnavailable:
+        except EngineFailure:
             # The place is kept while the session lives; its end rings, and decides. Until then, look again soon.
             if until is not None and io.now() >= until:
                 raise
@@ -246,7 +246,7 @@ async def enter_again(
     try:
         reply = await client.verbs.enter(claim, limit(client, until, client.io.now()))
     except BaseException as error:
-        if not isinstance(error, EngineUnavailable) or error.outcome == "unknown":
+        if not isinstance(error, EngineFailure) or error.outcome == "unknown":
             client.doubtful.add(claim.id)
         raise
     assert not isinstance(reply, Refused)
@@ -279,7 +279,7 @@ def refuse(client: Client, session: Session, spec: Spec, reply: object) -> None:
         case Deadlocked():
             raise Deadlock(spec.name, reply.cycle)
         case TooEntangled():
-            raise EngineUnavailable(str(client), reply.problem, "not done")
+            raise EngineFailure(str(client), reply.problem, "not done")
         case WrongLimit():
             raise InvalidRequest("limit", spec.limit, f"semaphore {spec.name!r} is in use with limit {reply.limit}")
         case _:

@@ -11,10 +11,9 @@ it has made, and before it makes another one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import takewhile
 
-from holdfast.errors import Conflict, InvalidRequest, NotAcquired
+from holdfast.errors import InvalidRequest, NotAcquired
 from holdfast.locks.acquire import Ended, acquire, answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import GRACE, Client
@@ -96,8 +95,8 @@ class BarrierFront:
                 number = (value["last"] if value else 0) + 1
                 now_through = dict.fromkeys(waiting[: self.parties], number)
                 record = {"last": number, "through": remembered(through, here, self.parties) | now_through}
-                with suppress(Conflict):
-                    await self.cell.set(record, version, watching.by)
+                # If another party was faster, the next look shows it.
+                await self.cell.try_set(record, version, watching.by)
                 continue
             if until is not None and io.now() >= until:
                 return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.core.backoff import full_jitter
 from holdfast.core.table.commands import Mismatch
-from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest
+from holdfast.errors import Conflict, EngineFailure, InvalidRequest
 from holdfast.locks.ability import need_cells
 from holdfast.locks.client import Client
 from holdfast.locks.lost_data import lost_data
@@ -98,18 +98,29 @@ class CellFront:
         """Write if the version is still this one; the new version. Conflict otherwise."""
         return await self.write(encode(value), check_version(version), self.keep, by)
 
+    async def try_set(self, value: Value, version: int, by: float = inf) -> int | Mismatch:
+        """Write if the version is still this one; the new version, or the mismatch."""
+        return await self.try_write(encode(value), version, self.keep, by)
+
     async def delete(self, version: int | None) -> None:
         """Delete if the version is still this one. Conflict otherwise."""
         await self.write(None, check_version(version), None)
 
     async def write(self, kept: bytes | None, version: int | None, keep: float | None, by: float = inf) -> int:
-        """One request: what is kept for `keep` seconds (None: for ever), or nothing any more."""
+        """One request: what is kept for `keep` seconds (None: for ever), or nothing any more. Conflict as for `set`."""
+        written = await self.try_write(kept, version, keep, by)
+        if isinstance(written, Mismatch):
+            raise Conflict(self.name, version, written.current)
+        return written
+
+    async def try_write(
+        self, kept: bytes | None, version: int | None, keep: float | None, by: float = inf
+    ) -> int | Mismatch:
+        """The same, with the mismatch as a value: a Conflict may be raised by a signal handler's call too."""
         client = self.client
         client.check_open()
         reply = await client.verbs.cell_set(self.kind, self.name, kept, version, keep, min(by, client.until()))
-        if isinstance(reply, Mismatch):
-            raise Conflict(self.name, version, reply.current)
-        return reply.version
+        return reply if isinstance(reply, Mismatch) else reply.version
 
     async def update(self, change: Callable[[Value], Value], retries: int = RETRIES) -> tuple[Value, int]:
         """Replace the value by `change(value)`, again if somebody else was faster. What was written.
@@ -122,11 +133,11 @@ class CellFront:
             pauses.begin()
             value, version = await self.get()
             wanted = change(value)
-            try:
-                return wanted, await self.set(wanted, version)
-            except Conflict:
-                if pauses.tries > retries:
-                    raise
+            written = await self.try_set(wanted, version)
+            if not isinstance(written, Mismatch):
+                return wanted, written
+            if pauses.tries > retries:
+                raise Conflict(self.name, version, written.current)
             await pauses.pause()
 
     async def watch(self, end: End) -> AsyncIterator[tuple[Value, int]]:
@@ -140,7 +151,7 @@ class CellFront:
             while True:
                 try:
                     value, version = await self.get()
-                except EngineUnavailable:
+                except EngineFailure:
                     if self.client.closed:
                         return
                     raise

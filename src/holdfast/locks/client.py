@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from holdfast.core.names import legible
 from holdfast.core.table.commands import Notice, Renewed, SessionOver
 from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
-from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.errors import EngineFailure, EngineUnavailable, HoldfastError
 from holdfast.locks import parking
 from holdfast.locks.errand import Errand
 from holdfast.locks.hold import Entry
@@ -153,7 +153,7 @@ class Client:
                 trouble = keeper.trouble
                 known = trouble.problem if isinstance(trouble, EngineUnavailable) else trouble
                 why = "" if known is None else f"; the last try: {known}"
-                raise EngineUnavailable(str(self), f"no session could be opened in time{why}", "not done")
+                raise EngineFailure(str(self), f"no session could be opened in time{why}", "not done")
             failure = keeper.failure
             if failure is not None:
                 # Each its own: one that all who wait raise would show the calls of all of them.
@@ -236,7 +236,7 @@ class Client:
         unanswered = unanswered or claim.id in self.doubtful
         try:
             await self.verbs.leave(claim, unanswered, min(by, self.io.now() + GRACE))
-        except EngineUnavailable:
+        except EngineFailure:
             self.keeper.withdraw(claim, unanswered)
             return False
         except BaseException:
@@ -258,12 +258,12 @@ class Client:
             sent = self.io.now()
             try:
                 reply = await self.verbs.renew(session.id, min(session.deadline, self.until()))
-            except EngineUnavailable as error:
+            except EngineFailure as error:
                 self.start_keeper().endanger(session, error)
                 raise
             self.start_keeper().answered(session, sent, reply)
             if isinstance(reply, Renewed) and reply.undecided:
-                raise EngineUnavailable(str(self), reply.undecided, "unknown")
+                raise EngineFailure(str(self), reply.undecided, "unknown")
 
     # The end
 
@@ -284,8 +284,8 @@ class Client:
             while self.unclosed:
                 if not (await self.verbs.close_session(self.unclosed, self.until())).more:
                     self.unclosed = ""
-        except HoldfastError:
-            self.unclosed = ""  # it ends with its ttl; an interrupt leaves it to the keeper
+        except EngineFailure:
+            self.unclosed = ""  # it ends with its ttl; whatever else was raised leaves it to the keeper
             raise
         finally:
             # An interrupt may have come before it was done.

@@ -8,7 +8,7 @@ import secrets
 
 from holdfast.core.names import check_name
 from holdfast.core.table.commands import Deadlocked, SessionOver, TooEntangled
-from holdfast.errors import Deadlock, EngineUnavailable, InvalidRequest, LockLost, NotHeld
+from holdfast.errors import Deadlock, EngineFailure, InvalidRequest, LockLost, NotHeld
 from holdfast.locks.ability import need_hand_over
 from holdfast.locks.acquire import keep
 from holdfast.locks.client import GRACE, Client
@@ -100,5 +100,5 @@ async def adopt(client: Client, text: str, taken: list[Entry]) -> None:
         if isinstance(reply, Deadlocked):
             raise Deadlock(name, reply.cycle)
         if isinstance(reply, TooEntangled):
-            raise EngineUnavailable(str(client), reply.problem, "not done")
+            raise EngineFailure(str(client), reply.problem, "not done")
         raise LockLost(name, reply.token, "the session ran out while it was adopted")

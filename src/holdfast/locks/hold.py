@@ -121,14 +121,14 @@ class Hold:
             self.entries.add(entry)
             return True
 
-    def let_go(self, entry: Entry) -> bool:
-        """One entry less; whether it was the last, so that the lock itself has to be given back.
+    def let_go(self, entry: Entry) -> bool | None:
+        """One entry less; whether it was the last, so that the lock itself has to be given back. None if it was none.
 
         The last one stays an entry, so that a release that failed may be repeated.
         """
         with self.session.lock:
             if self.released or entry.released:
-                raise NotHeld(self.claim.name, self.token)
+                return None
             entry.released = True
             if len(self.entries) == 1:
                 self.released = True

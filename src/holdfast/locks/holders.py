@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.engines.engine import Verbs
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Party
 from holdfast.runtime.io import Signal
 
@@ -39,7 +39,7 @@ class HolderInspections:
         current = self._current[key] = Inspection()
         try:
             current.holders = (await self._verbs.inspect(kind, name, by)).holders
-        except EngineUnavailable:
+        except EngineFailure:
             return ()
         finally:
             self._current.pop(key, None)

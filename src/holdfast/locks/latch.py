@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from math import inf
 
-from holdfast.errors import Conflict, HoldfastError, InvalidRequest, NotAcquired
+from holdfast.core.table.commands import Mismatch
+from holdfast.errors import HoldfastError, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import Client
@@ -41,11 +42,9 @@ class LatchFront:
         while True:
             left, version = await self.left()
             left = max(0, left - n)
-            try:
-                await self.cell.set({"count": self.count, "left": left}, version)
+            written = await self.cell.try_set({"count": self.count, "left": left}, version)
+            if not isinstance(written, Mismatch):
                 return left
-            except Conflict:
-                continue
 
     async def wait(self, wait: float | None) -> None:
         """Wait until the count is zero; NotAcquired if that takes longer than `wait`."""
@@ -80,9 +79,8 @@ class LatchFront:
         """Waiting is a use: keep the count for as long as somebody waits for it."""
         left, version = await self.left(by)
         if version:
-            with suppress(Conflict):  # somebody has just used it
-                await self.use(left, version, by)
+            await self.use(left, version, by)
 
     async def use(self, left: int, version: int, by: float) -> None:
-        """Write what is there again, so that it is kept from now on."""
-        await self.cell.set({"count": self.count, "left": left}, version, by)
+        """Write what is there again, so that it is kept from now on, unless another client has just used it."""
+        await self.cell.try_set({"count": self.count, "left": left}, version, by)

@@ -19,7 +19,8 @@ from math import inf
 from types import EllipsisType
 from typing import Any
 
-from holdfast.errors import Conflict, EngineUnavailable, InvalidRequest, RecordedFailure, StaleToken
+from holdfast.core.table.commands import Mismatch
+from holdfast.errors import EngineFailure, InvalidRequest, RecordedFailure, StaleToken
 from holdfast.locks.acquire import acquire, answer_by
 from holdfast.locks.cell import CellFront, Pauses, decode, encode
 from holdfast.locks.client import GRACE, Client
@@ -134,10 +135,8 @@ class OnceFront:
 
     async def mark(self, hold: Hold, version: int, by: float) -> int | None:
         """Write that this holder works now: the mark's version; None if another turn came meanwhile."""
-        try:
-            return await self.cell.write(Record(hold.token).encoded(), version, KEEP_MARK, by)
-        except Conflict:
-            return None
+        written = await self.cell.try_write(Record(hold.token).encoded(), version, KEEP_MARK, by)
+        return None if isinstance(written, Mismatch) else written
 
     async def take_turn(
         self, entry: Entry, version: int, work: Callable[[Any], Any], under: Under, keep: float | None
@@ -174,21 +173,20 @@ class OnceFront:
         while True:
             pauses.begin()
             try:
-                try:
-                    await self.cell.write(kept, version, keep)
-                except Conflict:
-                    found, _ = await self.look()
-                    return found.done and found.by == hold.token
-                return True
-            except EngineUnavailable:
+                written = await self.cell.try_write(kept, version, keep)
+                if not isinstance(written, Mismatch):
+                    return True
+                found, _ = await self.look()
+                return found.done and found.by == hold.token
+            except EngineFailure:
                 if not hold.valid or self.client.io.now() >= until:
                     raise
             await pauses.pause()
 
     async def withdraw(self, version: int) -> None:
         """Take back the mark of a turn that recorded nothing. One that stays keeps nobody from working."""
-        with suppress(Conflict, EngineUnavailable):
-            await self.cell.write(None, version, None, self.client.io.now() + GRACE)
+        with suppress(EngineFailure):
+            await self.cell.try_write(None, version, None, self.client.io.now() + GRACE)
 
     async def forget(self) -> bool:
         """Forget what is recorded, so that the next one to ask works again; work that is under way is left alone."""
@@ -198,8 +196,6 @@ class OnceFront:
             record, version = await self.look()
             if not record.done:
                 return False
-            try:
-                await self.cell.delete(version)
+            if not isinstance(await self.cell.try_write(None, version, None), Mismatch):
                 return True
-            except Conflict:
-                await pauses.pause()
+            await pauses.pause()

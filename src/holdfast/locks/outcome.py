@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 
 
 @contextmanager
@@ -13,7 +13,7 @@ def unknown_from_here() -> Iterator[None]:
     """Requests after one that has changed something: if one of them is "not done", the operation is not "not done"."""
     try:
         yield
-    except EngineUnavailable as error:
+    except EngineFailure as error:
         if error.outcome == "unknown":
             raise
-        raise EngineUnavailable(error.engine, error.problem, "unknown") from error
+        raise EngineFailure(error.engine, error.problem, "unknown") from error

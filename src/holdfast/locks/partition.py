@@ -21,13 +21,13 @@ from holdfast.core.names import check_name
 from holdfast.core.rendezvous import Seat, choose
 from holdfast.core.table.commands import SessionOver
 from holdfast.engines.engine import Verbs
-from holdfast.errors import EngineUnavailable, InvalidRequest, NotHeld
+from holdfast.errors import EngineFailure, InvalidRequest, NotHeld
 from holdfast.locks.acquire import acquire, keep
 from holdfast.locks.cell import MOST_BYTES, CellFront, encode
 from holdfast.locks.client import Client
 from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.keeper import Keeper, log
-from holdfast.locks.release import release_quietly
+from holdfast.locks.release import give_up
 from holdfast.locks.spec import Spec, check_awaited
 from holdfast.locks.stay import Stay
 from holdfast.locks.telling import Telling
@@ -143,7 +143,7 @@ class PartitionFront:
         await self._end(stay)
         for entry in taken:
             if entry.hold is not mine:
-                await release_quietly(self.client, entry)
+                await give_up(self.client, entry)
 
     async def leave(self) -> None:
         """Stop being a member; our keys go to the others at once."""
@@ -170,10 +170,10 @@ class PartitionFront:
 
     async def _give_back(self, hold: Hold) -> None:
         """Give a place in the group back, and count ourselves out."""
-        await release_quietly(self.client, hold.entry)
+        await give_up(self.client, hold.entry)
         try:
             await self.agree(self.client.verbs, self.client.until)
-        except EngineUnavailable:
+        except EngineFailure:
             return  # whoever is still there sees by itself that we left
 
     def sit_down(self, stay: Stay, hold: Hold) -> bool:
@@ -270,7 +270,7 @@ class PartitionFront:
         sent = keeper.io.now()
         try:
             reply = await keeper.verbs.enter(claim, keeper.before_beat())
-        except EngineUnavailable:
+        except EngineFailure:
             keeper.withdraw(claim, unanswered=True)
             raise
         if isinstance(reply, SessionOver):

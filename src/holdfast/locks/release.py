@@ -12,7 +12,17 @@ from holdfast.model import Claim, Gone
 
 
 async def release(client: Client, entry: Entry, by: float = inf) -> None:
-    """Give an entry back; the last one of a hold gives back the lock. LockLost if it was lost before.
+    """Give an entry back, as `give_up` does. LockLost if it was lost before, NotHeld if it was released before."""
+    problem = await give_up(client, entry, by)
+    if problem is not None:
+        raise problem
+
+
+async def give_up(client: Client, entry: Entry, by: float = inf) -> LockLost | NotHeld | None:
+    """Give an entry back; the last one of a hold gives back the lock. What was wrong with it, if anything.
+
+    That is a value, because an error of the same kind may be a signal handler's: of any error this call
+    knows only that it has not come to its end.
 
     The claim id is kept until the engine has confirmed: a release that failed may be repeated,
     and the keeper goes on by itself. The entry is recorded meanwhile, for the case that this call
@@ -24,24 +34,19 @@ async def release(client: Client, entry: Entry, by: float = inf) -> None:
     try:
         client.stay_at_exit()
         last = hold.let_go(entry)
-        if hold.reason is not None:
-            raise LockLost(hold.claim.name, hold.token, hold.reason)
-        if not last:
-            entry.end_hook()
-            unsettled.end(entry)
-            return
-        reply = await give_back(client, hold.claim, min(by, client.until()))
-    except NotHeld:
-        # A release that was interrupted may have said so before the engine was asked.
-        unsettled.leave_to(former, entry)
-        raise
-    except LockLost:
-        if hold.released:
-            entry.released = False
+        if last is None:
+            # A release that was interrupted may have let go of it before the engine was asked.
+            unsettled.leave_to(former, entry)
+            return NotHeld(hold.claim.name, hold.token)
+        if last and hold.reason is None:
+            reply = await give_back(client, hold.claim, min(by, client.until()))
         else:
-            entry.end_hook()
-        unsettled.end(entry)
-        raise
+            if last:
+                entry.released = False
+            else:
+                entry.end_hook()
+            unsettled.end(entry)
+            return None if hold.reason is None else LockLost(hold.claim.name, hold.token, hold.reason)
     except BaseException as error:
         if client.drop(entry):
             await withdraw(client, hold.claim, error)
@@ -49,12 +54,13 @@ async def release(client: Client, entry: Entry, by: float = inf) -> None:
         raise
     hold.session.forget(hold.claim.id)
     unsettled.end(entry)
-    if isinstance(reply, Gone) and not hold.withdrawn:
-        client.stay_at_exit()
-        entry.released = hold.released = False
-        hold.lose(reply.reason)
-        hold.released = True
-        raise LockLost(hold.claim.name, hold.token, reply.reason)
+    if not isinstance(reply, Gone) or hold.withdrawn:
+        return None
+    client.stay_at_exit()
+    entry.released = hold.released = False
+    hold.lose(reply.reason)
+    hold.released = True
+    return LockLost(hold.claim.name, hold.token, reply.reason)
 
 
 async def withdraw(client: Client, claim: Claim, error: BaseException) -> None:
@@ -74,11 +80,3 @@ async def give_back(client: Client, claim: Claim, until: float) -> Done | Gone:
         await client.verbs.leave(claim, True, until)
         client.doubtful.discard(claim.id)
     return reply
-
-
-async def release_quietly(client: Client, entry: Entry) -> None:
-    """Give back what is not to be used after all; whether it was lost meanwhile does not matter."""
-    try:
-        await release(client, entry)
-    except (LockLost, NotHeld):
-        return

@@ -7,13 +7,13 @@ from functools import partial
 from typing import TypeVar
 
 from holdfast.core.names import check_name
-from holdfast.errors import EngineUnavailable, HoldfastError, InvalidRequest, NotAcquired
+from holdfast.errors import EngineFailure, HoldfastError, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import acquire, answer_by, try_acquire
 from holdfast.locks.client import GRACE, Client
 from holdfast.locks.grant import GrantView
 from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.keeper import log
-from holdfast.locks.release import release
+from holdfast.locks.release import give_up, release
 from holdfast.locks.spec import Spec
 
 G = TypeVar("G")
@@ -35,13 +35,14 @@ async def acquire_all(client: Client, specs: Sequence[Spec], wait: float | None,
             await acquire(client, spec, left, taken)
     except BaseException as error:
         given_back = await client.io.shielded(let_go(client, taken, answer_by(until)))
-        if not given_back and isinstance(error, NotAcquired | EngineUnavailable):
+        if not given_back and isinstance(error, NotAcquired | EngineFailure):
             raise still_there(client) from error
         raise
 
 
 async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Entry]) -> bool:
     """Take every lock if all of them are free now; whether they were."""
+    by = client.io.now() + GRACE
     try:
         for spec in specs:
             if await try_acquire(client, spec, taken) is None:
@@ -49,8 +50,8 @@ async def try_acquire_all(client: Client, specs: Sequence[Spec], taken: list[Ent
                     raise still_there(client)
                 return False
     except BaseException as error:
-        given_back = await client.io.shielded(let_go(client, taken, client.io.now() + GRACE))
-        if not given_back and isinstance(error, EngineUnavailable):
+        given_back = await client.io.shielded(let_go(client, taken, by))
+        if not given_back and isinstance(error, EngineFailure):
             raise still_there(client) from error
         raise
     return True
@@ -75,24 +76,31 @@ def tie_together(client: Client, holds: Sequence[Hold]) -> list[Callable[[], Non
     return [hold.when_lost(partial(lose_others, hold)) for hold in holds]
 
 
-def still_there(client: Client) -> EngineUnavailable:
+def still_there(client: Client) -> EngineFailure:
     """The error for what was taken and could not be given back yet."""
-    return EngineUnavailable(str(client), "a claim could not be withdrawn yet", "unknown")
+    return EngineFailure(str(client), "a claim could not be withdrawn yet", "unknown")
 
 
-async def let_go(client: Client, taken: list[Entry], by: float = float("inf")) -> bool:
+async def let_go(client: Client, taken: list[Entry], by: float | None = None) -> bool:
     """Give back what was taken, last first, whatever happens to one of them; whether nothing of it is left.
 
-    The keeper goes on with what is late.
+    All of it together takes no longer than `by`, by default a second. The keeper goes on with what is late.
     """
+    if by is None:
+        by = client.io.now() + GRACE
     given_back = True
+    raised: HoldfastError | None = None
     while taken:
         entry = taken.pop()
         try:
-            await release(client, entry, by)
-        except HoldfastError as error:
-            given_back = given_back and not isinstance(error, EngineUnavailable)
+            await give_up(client, entry, by)
+        except EngineFailure as error:
+            given_back = False
             log.debug("%s: %r was not given back at once: %s", client, entry.claim.name, error)
+        except HoldfastError as error:
+            raised = raised or error
+    if raised is not None:
+        raise raised
     return given_back
 
 

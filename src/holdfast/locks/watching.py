@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from holdfast.core.names import check_prefix
 from holdfast.core.table.commands import SessionOver
-from holdfast.errors import EngineUnavailable, HoldfastError
+from holdfast.errors import EngineFailure, HoldfastError
 from holdfast.locks.ability import need_events
 from holdfast.locks.client import Client
 from holdfast.locks.lost_data import lost_data
@@ -113,11 +113,11 @@ class Watching:
         self.client.wakeups.forget(self.id)
         if not self.client.closed and self.session.over is None:
             # An engine that has just failed to answer is not waited for as long again.
-            left = 0.0 if isinstance(error, EngineUnavailable) else self.until() - self.client.io.now()
+            left = 0.0 if isinstance(error, EngineFailure) else self.until() - self.client.io.now()
             until = self.client.io.now() + max(left, LAST_MOMENT)
             unwatch = self.client.verbs.unwatch(self.session.id, self.id, until)
             # What cannot be ended now ends with the session, and collects no more than so many letters until then.
-            with suppress(EngineUnavailable):
+            with suppress(EngineFailure):
                 await self.client.io.shielded(unwatch)
 
     def until(self) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 from holdfast.runtime.calls import begin, has_ended, running_call
 from holdfast.runtime.io import Event, Signal
@@ -97,7 +98,16 @@ class ThreadEvent(threading.Event):
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine whose awaitables never suspend: one call."""
+    """Run a call for a caller of the API. An EngineFailure leaves it as the public error."""
+    try:
+        return drive(work)
+    except EngineFailure as failure:
+        error = failure.public()
+    raise error
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine whose awaitables never suspend: one call, or an engine's part of one."""
     try:
         begin(work)
         work.send(None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from holdfast.errors import EngineUnavailable, Outcome
+from holdfast.errors import EngineFailure, Outcome
 from holdfast.runtime.simulated import Machine, Pause, SimulatedIo, SimulatedSignal, World, suspend
 
 
@@ -177,9 +177,9 @@ class NetworkIo(SimulatedIo):
         finally:
             exchange.task = None
         if not exchange.is_set():
-            raise EngineUnavailable(self.server.machine.name, "no answer in time", "unknown")
+            raise EngineFailure(self.server.machine.name, "no answer in time", "unknown")
         if exchange.problem:
-            raise EngineUnavailable(self.server.machine.name, exchange.problem, exchange.outcome)
+            raise EngineFailure(self.server.machine.name, exchange.problem, exchange.outcome)
         return exchange.reply
 
     async def wait(self, signal: Any, until: float | None) -> bool:

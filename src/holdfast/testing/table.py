@@ -10,7 +10,7 @@ from holdfast.core.table.commands import Command, Enter, Leave, Release, Renew
 from holdfast.core.table.rows import Row
 from holdfast.engines.memory import MemoryAsyncioPort, MemoryEngine, MemoryPort, MemoryTable
 from holdfast.engines.table_verbs import TableVerbs
-from holdfast.errors import EngineUnavailable, InvalidRequest
+from holdfast.errors import EngineFailure, InvalidRequest
 from holdfast.runtime.asyncio import AsyncioIo, AsyncioPort, AsyncioSignal, call_in_loop
 from holdfast.runtime.blocking import BlockingIo
 from holdfast.runtime.io import Signal
@@ -32,10 +32,10 @@ class Port(MemoryPort):
 
     def call(self, request: Command, until: float) -> Any:
         if isinstance(request, Renew) and request.session in self.table.silent:
-            raise EngineUnavailable(self.engine.address, "its heartbeats do not get through any more", "not done")
+            raise EngineFailure(self.engine.address, "its heartbeats do not get through any more", "not done")
         reply = super().call(request, until)
         if self.table.loses_reply_to(request):
-            raise EngineUnavailable(self.engine.address, "its reply was lost, as the test wanted", "unknown")
+            raise EngineFailure(self.engine.address, "its reply was lost, as the test wanted", "unknown")
         return reply
 
 

@@ -21,6 +21,7 @@ from holdfast.core.table.commands import Done
 from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.verbs import EtcdVerbs
 from holdfast.engines.etcd.wire import Answer, Full, Request, serialize
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Granted, Place
 from holdfast.runtime.blocking import run
 from holdfast.verify.proxy import Proxy
@@ -50,7 +51,7 @@ class LosingPort:
             self.port.call(request, until)
         if self.loss in ("full", "full but applied"):
             raise Full("etcd", "no space", repeated=False)
-        raise EngineUnavailable("etcd", "lost", "unknown" if self.loss == "unanswered" else "not done")
+        raise EngineFailure("etcd", "lost", "unknown" if self.loss == "unanswered" else "not done")
 
 
 @dataclass

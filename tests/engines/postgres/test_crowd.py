@@ -22,6 +22,7 @@ from holdfast.engines.postgres.sockets import ThreadTurns
 from holdfast.engines.postgres.step import Message
 from holdfast.engines.postgres.table import PostgresTable
 from holdfast.engines.postgres.wire import WireLost
+from holdfast.errors import EngineFailure
 from holdfast.locks import acquire
 from holdfast.model import Claim
 from holdfast.runtime import clock
@@ -148,7 +149,7 @@ def test_what_another_may_have_sent_for_it_leaves_the_outcome_open(
 
     async def ask_unheard(table: PostgresTable, seats: list[Seat], call: VerbCall) -> None:
         if len(seats) == 1:
-            raise EngineUnavailable(table.address, "it is out of reach", "not done")
+            raise EngineFailure(table.address, "it is out of reach", "not done")
         await ask(table, seats, call)
         for seat in seats:
             seat.found = None

@@ -15,6 +15,7 @@ import redis as redis_py
 
 import holdfast
 from holdfast.engines.redis.ledger import Ledger
+from holdfast.errors import EngineFailure
 from holdfast.locks import acquire
 from holdfast.verify.servers.redis import RedisServer
 from tests.conformance.apis import Api, Front
@@ -167,7 +168,7 @@ def test_whoever_a_release_has_made_the_holder_hears_of_it_though_the_rest_fails
 
         async def left(*_: object) -> None:
             order.append("left")
-            raise holdfast.EngineUnavailable(url, "it is gone", "unknown")
+            raise EngineFailure(url, "it is gone", "unknown")
 
         grant = locks.lock("k").acquire()
         waiter = threading.Thread(target=lambda: locks.lock("k").acquire().release())
@@ -198,7 +199,7 @@ def test_a_refusal_that_cannot_be_made_sure_of_is_not_told_as_not_done(
 
         async def not_sent(*_: object) -> None:
             monkeypatch.setattr(verbs, "leave", leave)
-            raise holdfast.EngineUnavailable(url, "it is gone", "not done")
+            raise EngineFailure(url, "it is gone", "not done")
 
         monkeypatch.setattr(verbs.io, "call", sent_twice)
         monkeypatch.setattr(verbs, "leave", not_sent)

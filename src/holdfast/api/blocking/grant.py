@@ -45,31 +45,33 @@ class Grant(GrantView):
     __exit__ = WithExit()
 
     def __enter__(self) -> Grant:
-        entering(self).entries = [self._entry]
+        entering(self).entries = entries_of(self)
         return self
 
     def _leave(self, _: Scope, error: BaseException | None) -> None:
-        end_body(self.release, error)
+        end_body(self, error)
 
     def _record(self) -> Unsettled:
         return self._client.unsettled
 
 
-def end_body(give_back: Callable[[], None], error: BaseException | None) -> None:
+def end_body(grant: Grant | Grants, error: BaseException | None) -> None:
     """Release at the end of a `with`. What the body raised comes first; a loss is noted on it."""
     try:
-        give_back()
-    except LockLost as lost:
-        if error is None:
+        grant.release()
+    except BaseException as problem:
+        if any(entry.is_open for entry in entries_of(grant)):
+            # An interrupt, which has come before the release began.
+            with suppress(HoldfastError):
+                grant.release()
+        if error is None or not isinstance(problem, LockLost):
             raise
-        error.add_note(str(lost))
-    except HoldfastError:
-        raise
-    except BaseException:
-        # An interrupt, which may have come before the release began.
-        with suppress(HoldfastError):
-            give_back()
-        raise
+        error.add_note(str(problem))
+
+
+def entries_of(grant: Grant | Grants) -> list[Entry]:
+    """What is given back by releasing this."""
+    return [grant._entry] if isinstance(grant, Grant) else [each._entry for each in grant.values()]
 
 
 class Grants(Mapping[str, Grant]):
@@ -109,11 +111,11 @@ class Grants(Mapping[str, Grant]):
     __exit__ = WithExit()
 
     def __enter__(self) -> Grants:
-        entering(self).entries = [grant._entry for grant in self.values()]
+        entering(self).entries = entries_of(self)
         return self
 
     def _leave(self, _: Scope, error: BaseException | None) -> None:
-        end_body(self.release, error)
+        end_body(self, error)
 
     def _record(self) -> Unsettled:
         return self._client.unsettled

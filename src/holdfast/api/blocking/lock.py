@@ -46,7 +46,7 @@ class Scoped(ABC, Generic[G]):
 
     def _leave(self, scope: Scope, error: BaseException | None) -> None:
         grant: G = self._entered.pop() if scope.grant is None else scope.grant
-        end_body(grant.release, error)
+        end_body(grant, error)
 
     def _record(self) -> Unsettled:
         return self._client.unsettled

@@ -11,7 +11,7 @@ from holdfast.core.table import questions as ask
 from holdfast.core.table.changes import Change, PutCounter, PutLetter, PutRow
 from holdfast.core.table.commands import GRANTED, LETTER, Notice, PassOn, PassOnBelow
 from holdfast.core.table.rows import Letter, Row, Session
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import MAX_TOKEN, EventType, LockEvent
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Step:
     def check_numbers(self, bucket: int) -> None:
         """Refuse a step that needs a new number if there is none. Called before the step changes anything."""
         if self.last[bucket] >= LAST_NEW:
-            raise EngineUnavailable("the lock table", "every token under 2^53 has been given out", "not done")
+            raise EngineFailure("the lock table", "every token under 2^53 has been given out", "not done")
 
     def number(self, bucket: int) -> int:
         """The next number of a counter that was read in this step."""

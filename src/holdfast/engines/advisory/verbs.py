@@ -15,7 +15,7 @@ from holdfast.engines.postgres.connections import Connections
 from holdfast.engines.postgres.proxy import EXPLANATION
 from holdfast.engines.postgres.trouble import lost, unavailable
 from holdfast.engines.postgres.wire import SqlError, Wire, WireLost
-from holdfast.errors import EngineUnavailable, HoldfastError, Unsupported
+from holdfast.errors import EngineFailure, HoldfastError, Unsupported
 from holdfast.model import Claim, Gone, Link, LockInfo, Party, Place, Refused
 from holdfast.runtime import clock
 from holdfast.runtime.io import Io, Signal
@@ -152,7 +152,7 @@ class AdvisoryVerbs(NarrowVerbs):
                 # Before the first byte: whatever interrupts this, it is known that something may be held.
                 if not self.holdings.expect(taken):
                     bound.wire.close()
-                    raise EngineUnavailable(self.address, ELSEWHERE, "not done")
+                    raise EngineFailure(self.address, ELSEWHERE, "not done")
                 await bound.wire.post_prepared(keys.take(claim), taken.keys.values, until)
                 standing = await self._attend(taken, until)
                 return await self._place(taken, until) if isinstance(standing, Place) else standing
@@ -207,7 +207,7 @@ class AdvisoryVerbs(NarrowVerbs):
         if pid != bound.wire.server_pid:
             # It may be held by a server process of the pool now.
             bound.wire.close()
-            raise EngineUnavailable(self.address, EXPLANATION, "unknown")
+            raise EngineFailure(self.address, EXPLANATION, "unknown")
         if claim.max_hold is not None:
             taken.ends = clock.now() + claim.max_hold
         return taken.granted()
@@ -390,7 +390,7 @@ class AdvisoryVerbs(NarrowVerbs):
             try:
                 if not self.holdings.belongs(wire):
                     wire.close()
-                    raise EngineUnavailable(self.address, ELSEWHERE, "not done")
+                    raise EngineFailure(self.address, ELSEWHERE, "not done")
                 (found,) = await wire.send([sql], until)
                 return found
             except SqlError as error:
@@ -438,7 +438,7 @@ class AdvisoryVerbs(NarrowVerbs):
         claim = taken.claim
         try:
             found = await self._parties(claim.kind, claim.name, taken.keys, min(until, clock.now() + ATTEND))
-        except EngineUnavailable:
+        except EngineFailure:
             # It stands there all the same: this is only what people see of it.
             return Place(1)
         line = [party.claim for _, party in found if party.token is None]
@@ -449,7 +449,7 @@ class AdvisoryVerbs(NarrowVerbs):
         claim = taken.claim
         try:
             found = await self._parties(claim.kind, claim.name, taken.keys, until)
-        except EngineUnavailable:
+        except EngineFailure:
             # It was refused all the same: that answer is there already.
             return None
         return self._holder(claim, found)

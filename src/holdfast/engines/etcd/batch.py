@@ -31,7 +31,7 @@ from holdfast.engines.etcd.wire import (
     decode,
     serialize,
 )
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import call_in_loop, in_own_thread
 
@@ -112,7 +112,7 @@ class EtcdAsyncioPort:
         """Its step may take longer than this part has time."""
         if not part.answered.done():
             sent, engine = part not in self._waiting, self.wire.address.shown
-            error = EngineUnavailable(engine, "etcd did not answer in time", "unknown" if sent else "not done")
+            error = EngineFailure(engine, "etcd did not answer in time", "unknown" if sent else "not done")
             crowded = not sent and self._answered_at > part.begun
             part.answered.set_exception(Crowded(engine) if crowded else error)
 
@@ -174,8 +174,8 @@ class EtcdAsyncioPort:
                 _fail(parts, self._refused(parts[0], refusal))
         except asyncio.CancelledError:
             # Nobody can cancel a step: it was what it waited for, by somebody who ends all tasks of the loop.
-            _fail(parts, EngineUnavailable(self.wire.address.shown, "the event loop is ending", "unknown"))
-        except EngineUnavailable as error:
+            _fail(parts, EngineFailure(self.wire.address.shown, "the event loop is ending", "unknown"))
+        except EngineFailure as error:
             for part in parts:
                 _fail([part], self._unsure(error) if part.repeated else error)
         except Exception as error:  # noqa: BLE001 - whoever asked gets it
@@ -194,9 +194,9 @@ class EtcdAsyncioPort:
         return LeaseGone(refusal.repeated or part.repeated)
 
     @staticmethod
-    def _unsure(error: EngineUnavailable) -> EngineUnavailable:
+    def _unsure(error: EngineFailure) -> EngineFailure:
         """The error of a part that an earlier step may have applied."""
-        return EngineUnavailable(error.engine, error.problem, "unknown")
+        return EngineFailure(error.engine, error.problem, "unknown")
 
     async def _together(self, parts: list[Part], until: float) -> list[Answer]:
         whole = await self._attempt(steps.all_of([part.request for part in parts]), until)

@@ -11,7 +11,7 @@ from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.token_base import read_base
 from holdfast.engines.etcd.wire import LEASE_GRANT, LEASE_REVOKE, LeaseGone, Request
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ async def cell_set(
         except LeaseGone:
             lease = 0  # it took too long, and nothing was written: again, under a new one
             continue
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             if verb.settled and version is not None:
                 # The answer came, so the request is applied by now or never will be.
                 found = (await known.call(steps.look(key), verb)).message.kvs
@@ -91,5 +91,5 @@ async def cell_set(
 async def _let_go(known: Known, lease: int, verb: VerbCall) -> None:
     """End a lease that no cell hangs on any more; one that cannot be ended now ends by itself."""
     if lease:
-        with suppress(EngineUnavailable, LeaseGone):
+        with suppress(EngineFailure, LeaseGone):
             await known.call(Request(LEASE_REVOKE, message("LeaseRevokeRequest")(ID=lease)), verb)

@@ -8,7 +8,7 @@ error that the caller gets takes its outcome from there.
 from __future__ import annotations
 
 from holdfast.engines.etcd.wire import Answer, Crowded, Full, Request
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime.io import Io
 
 
@@ -33,7 +33,7 @@ class VerbCall:
         """Send a request; EngineUnavailable has the outcome of the whole verb."""
         try:
             answer: Answer = await io.call(request, self.until)
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             self.full, self.crowded = isinstance(error, Full), isinstance(error, Crowded)
             if request.changes and error.outcome == "unknown":
                 self.changed = True
@@ -52,11 +52,11 @@ class VerbCall:
         """
         return self.full and not self.unanswered
 
-    def refused(self, error: EngineUnavailable) -> EngineUnavailable:
+    def refused(self, error: EngineFailure) -> EngineFailure:
         """The same error, after an answer has proved that nothing of this verb is kept in etcd."""
         self.changed = False
         return self.failure(error)
 
-    def failure(self, error: EngineUnavailable) -> EngineUnavailable:
+    def failure(self, error: EngineFailure) -> EngineFailure:
         """The error of one call, as the error of the verb."""
-        return EngineUnavailable(error.engine, error.problem, "unknown" if self.changed else "not done")
+        return EngineFailure(error.engine, error.problem, "unknown" if self.changed else "not done")

@@ -39,7 +39,7 @@ from holdfast.engines.etcd.wire import (
     LeaseGone,
     Request,
 )
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, Granted, Link, Party, Place
 from holdfast.runtime import clock
 from holdfast.runtime.io import Io
@@ -158,7 +158,7 @@ class Known:
         self.watcher.unwatch_all()
         try:
             await self.call(steps.step([], [steps.delete(self.keys.session(session))]), verb)
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             # One that is full refuses even this, but ends leases.
             if error.outcome != "not done" and not verb.full:
                 raise
@@ -309,7 +309,7 @@ class Known:
         for each in self.ledger.due():
             try:
                 removed += await self._remove(each, verb)
-            except EngineUnavailable:
+            except EngineFailure:
                 self.ledger.overdue.setdefault(each.row.key, each)
                 raise
         return Done(next_death=self.ledger.next_death(), removed=removed)

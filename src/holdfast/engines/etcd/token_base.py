@@ -15,7 +15,7 @@ from holdfast.core.table.commands import Done
 from holdfast.core.table.rows import Session
 from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.keys import LAYOUT, lease_of
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 
 if TYPE_CHECKING:
     from holdfast.engines.etcd.outcome import VerbCall
@@ -30,7 +30,7 @@ def _unpack(known: Known, kv: Any) -> int:
     kept = json.loads(kv.value)
     if kept["layout"] > LAYOUT:
         problem = f"the namespace has layout {kept['layout']}, this version of Holdfast knows {LAYOUT}: upgrade it"
-        raise EngineUnavailable(known.shared.address, problem, "not done")
+        raise EngineFailure(known.shared.address, problem, "not done")
     return int(kept["base"])
 
 
@@ -79,4 +79,4 @@ async def raise_base(known: Known, above: int, verb: VerbCall) -> Done:
         kept, sessions = (steps.kvs(response) for response in answer.message.responses)
         if sessions and kept[0].mod_revision == modified:
             problem = f"tokens cannot be raised while clients are connected ({len(sessions)}): close them first"
-            raise EngineUnavailable(known.shared.address, problem, "not done")
+            raise EngineFailure(known.shared.address, problem, "not done")

@@ -29,7 +29,7 @@ from holdfast.engines.etcd.permits import Permits
 from holdfast.engines.etcd.session import BROKEN, HELD_TOO_LONG, Known, Shared
 from holdfast.engines.etcd.token_base import raise_base
 from holdfast.engines.etcd.wire import LeaseGone, Request
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, LockInfo
 from holdfast.runtime import clock
 from holdfast.runtime.io import Io, Signal
@@ -69,7 +69,7 @@ class EtcdVerbs(Known):
             return await self._recipe(claim).enter(claim, verb)
         except LeaseGone:
             return SessionOver()
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             entry = self.ledger.get(claim.id)
             if entry is None or entry.created:
                 raise
@@ -91,7 +91,7 @@ class EtcdVerbs(Known):
             return await self._recipe(claim).look(claim, verb)
         except LeaseGone:
             return SessionOver()
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             entry = self.ledger.get(claim.id)
             if entry is None or entry.created:
                 raise

@@ -15,7 +15,7 @@ from holdfast.engines.etcd.address import Address
 from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed
 from holdfast.engines.etcd.messages import message
 from holdfast.engines.etcd.sockets import Connection
-from holdfast.errors import EngineUnavailable, Outcome
+from holdfast.errors import EngineFailure, Outcome
 from holdfast.runtime import clock
 from holdfast.runtime.call_pool import CallPool
 
@@ -70,7 +70,7 @@ class LeaseExists(Exception):
     """There is a lease of this number already."""
 
 
-class Full(EngineUnavailable):
+class Full(EngineFailure):
     """etcd answered that it has no space. It may have applied the request all the same.
 
     Below its quota, etcd applies the transaction that crosses the quota and then answers it with this
@@ -82,7 +82,7 @@ class Full(EngineUnavailable):
         super().__init__(engine, problem, "unknown")
 
 
-class Crowded(EngineUnavailable):
+class Crowded(EngineFailure):
     """It was not sent in time: other requests of this client went first, and etcd answers them."""
 
     def __init__(self, engine: str) -> None:
@@ -309,9 +309,9 @@ class Attempts:
     def _outcome(self) -> Outcome:
         return "unknown" if self.unknown else "not done"
 
-    def unavailable(self, problem: str, outcome: Outcome) -> EngineUnavailable:
+    def unavailable(self, problem: str, outcome: Outcome) -> EngineFailure:
         """What the caller is told."""
-        return EngineUnavailable(self.wire.address.shown, f"etcd did not answer: {problem}", outcome)
+        return EngineFailure(self.wire.address.shown, f"etcd did not answer: {problem}", outcome)
 
 
 class EtcdPort:

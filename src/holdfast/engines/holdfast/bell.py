@@ -9,7 +9,7 @@ from holdfast.engines.holdfast.line import Line
 from holdfast.engines.holdfast.port import Port
 from holdfast.engines.resp.wire import Lost
 from holdfast.runtime import clock
-from holdfast.runtime.blocking import run
+from holdfast.runtime.blocking import drive
 
 RETRY = 0.2
 """How long a lost connection is left alone after a try to make it again failed."""
@@ -59,7 +59,7 @@ class Bell(Alarm):
                 return None
             self._retry_at = now + RETRY
             try:
-                if not run(self._port.resume(now + patience)):
+                if not drive(self._port.resume(now + patience)):
                     # There is no such session any more: the next heartbeat will say so.
                     self._retry_at = now + PATIENCE
                     return None

@@ -19,7 +19,7 @@ from holdfast.engines.holdfast import words
 from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.route import TurnedAway
 from holdfast.engines.resp.wire import Address, Lost
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Granted, LockInfo, Place
 
 TRY_FOR = 1.0
@@ -137,7 +137,7 @@ class Port:
         while True:
             try:
                 claims, cursor = await self._carry(words.breaking(command, cursor), until)
-            except EngineUnavailable as error:
+            except EngineFailure as error:
                 if found and error.outcome == "not done":
                     raise self._unavailable(error.problem, sent=True) from error
                 raise
@@ -191,7 +191,7 @@ class Port:
                 if desk.now() + pause >= until:
                     raise self._unavailable(str(problem), repeated) from problem
                 await self.wire.pause(pause)
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             if new and error.outcome == "not done":
                 # It never came there, and nobody withdraws it.
                 desk.forget(expects)
@@ -241,8 +241,8 @@ class Port:
             self.link = None
         link.end(problem)
 
-    def _unavailable(self, problem: str, sent: bool) -> EngineUnavailable:
-        return EngineUnavailable(self.desk.address, problem, "unknown" if sent else "not done")
+    def _unavailable(self, problem: str, sent: bool) -> EngineFailure:
+        return EngineFailure(self.desk.address, problem, "unknown" if sent else "not done")
 
     async def _connected(self, until: float) -> Link:
         """The connection, made by one for all that want it."""

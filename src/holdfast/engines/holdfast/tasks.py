@@ -18,7 +18,7 @@ from holdfast.engines.holdfast.port import Carry, Port
 from holdfast.engines.resp.joint import Joint
 from holdfast.engines.resp.tasks import Stream
 from holdfast.engines.resp.wire import Address, Lost
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import connect
 
@@ -103,12 +103,12 @@ def from_elsewhere(port: Port, loop: asyncio.AbstractEventLoop) -> Carry:
             under_way = asyncio.run_coroutine_threadsafe(work, loop)
         except RuntimeError as error:
             work.close()
-            raise EngineUnavailable(port.desk.address, "the event loop is closed", "not done") from error
+            raise EngineFailure(port.desk.address, "the event loop is closed", "not done") from error
         try:
             return under_way.result(max(0.0, until - clock.now()))
         except (TimeoutError, concurrent.futures.CancelledError) as error:
             under_way.cancel()
-            raise EngineUnavailable(port.desk.address, "the event loop does not turn", "unknown") from error
+            raise EngineFailure(port.desk.address, "the event loop does not turn", "unknown") from error
 
     return carry
 

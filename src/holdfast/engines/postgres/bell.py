@@ -10,9 +10,9 @@ from holdfast.engines.postgres.commits import Commit
 from holdfast.engines.postgres.table import PostgresTable
 from holdfast.engines.postgres.trouble import lost
 from holdfast.engines.postgres.wire import SqlError, WireLost
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
-from holdfast.runtime.blocking import run
+from holdfast.runtime.blocking import drive
 
 RECONNECT = 0.5
 """How often to try to be notified again after the connection broke, in seconds."""
@@ -43,7 +43,7 @@ class PostgresBell(Alarm):
             self.empty()
             return True
         if self._broken:
-            run(self._mend())
+            drive(self._mend())
         if self.connections.missed:
             self._tell_reconnected()
         due = self._look_after_commits()
@@ -61,7 +61,7 @@ class PostgresBell(Alarm):
             if descriptor == self.descriptor:
                 self.empty()
             else:
-                run(self._receive())
+                drive(self._receive())
         return bool(ready)
 
     def _listening(self) -> int | None:
@@ -90,7 +90,7 @@ class PostgresBell(Alarm):
         try:
             self.connections.give(await self.connections.take(clock.now() + RECONNECT))
             await self.table.withdraw_again(clock.now() + RECONNECT)
-        except EngineUnavailable:
+        except EngineFailure:
             return
         self._broken = False
         self._tell_reconnected()
@@ -114,8 +114,10 @@ class PostgresBell(Alarm):
         if now >= self._look_at:
             self._pause = min(LAST_LOOK, max(FIRST_LOOK, self._pause * 2))
             try:
-                self._settle(ended, dict(run(self._running([commit.server_pid for commit in ended], now + RECONNECT))))
-            except EngineUnavailable:
+                self._settle(
+                    ended, dict(drive(self._running([commit.server_pid for commit in ended], now + RECONNECT)))
+                )
+            except EngineFailure:
                 self._pause = LAST_LOOK
             self._look_at = clock.now() + self._pause
         return max(0.0, self._look_at - now)

@@ -14,7 +14,7 @@ from holdfast.engines.postgres.statements import SECRET
 from holdfast.engines.postgres.trouble import lost, unavailable
 from holdfast.engines.postgres.wire import SqlError, Wire, WireLost, dial
 from holdfast.engines.signed_notices import SignedNotices
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 from holdfast.runtime.call_pool import PoolItem
 from holdfast.runtime.calls import running_call
@@ -140,7 +140,7 @@ class Connections:
         if self.closed:
             if fresh is not None:
                 self._forget(fresh)
-            raise EngineUnavailable(self.address.shown, "the client was closed", "not done")
+            raise EngineFailure(self.address.shown, "the client was closed", "not done")
 
     def give(self, wire: Wire) -> None:
         """Give a wire back; one that is broken is forgotten, and so is one that was taken back meanwhile."""
@@ -195,7 +195,7 @@ class Connections:
                 raise
             self._place = place
             return wire
-        raise EngineUnavailable(self.address.shown, "; ".join(dict.fromkeys(problems)), "not done")
+        raise EngineFailure(self.address.shown, "; ".join(dict.fromkeys(problems)), "not done")
 
     def _places(self) -> list[int]:
         """Which hosts to try, in this order."""
@@ -205,10 +205,10 @@ class Connections:
     async def _set_up(self, wire: Wire, until: float) -> None:
         if wire.connection.server_version < OLDEST_SERVER:
             version = wire.parameter("server_version")
-            raise EngineUnavailable(self.address.shown, f"PostgreSQL {version} is too old; 12 is needed", "not done")
+            raise EngineFailure(self.address.shown, f"PostgreSQL {version} is too old; 12 is needed", "not done")
         if wire.parameter("server_encoding") != "UTF8":
             encoding = wire.parameter("server_encoding")
-            raise EngineUnavailable(self.address.shown, f"the database's encoding is {encoding}, not UTF8", "not done")
+            raise EngineFailure(self.address.shown, f"the database's encoding is {encoding}, not UTF8", "not done")
         # Nothing is set before this is known: a proxy could give the server process to another client afterwards.
         (wire.server_pid,) = await wire.send([proxy.PID], until)
         wire.direct = wire.server_pid == wire.backend_pid

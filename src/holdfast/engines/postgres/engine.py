@@ -26,7 +26,7 @@ from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime.asyncio import AsyncioIo
-from holdfast.runtime.blocking import BlockingIo, run
+from holdfast.runtime.blocking import BlockingIo, drive
 
 GUARANTEES = Guarantees(
     consensus=False,
@@ -52,7 +52,7 @@ class PostgresPort:
         self.table = table
 
     def call(self, request: Command, until: float) -> Any:
-        return run(self.table.call(request, until))
+        return drive(self.table.call(request, until))
 
 
 class PostgresEngine(Site):

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from holdfast.engines.postgres.address import PostgresAddress
 from holdfast.engines.postgres.wire import Ready, SqlError, Wire, WireLost, dial
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 
 PID = "SELECT pg_catalog.to_json(pg_catalog.pg_backend_pid())"
@@ -58,4 +58,4 @@ async def refuse_transaction_pooling(
 ) -> None:
     """Raise if the proxy between us and the server does not keep us on one server connection."""
     if await shares_servers(address, wire, ready, until, again):
-        raise EngineUnavailable(address.shown, EXPLANATION, "not done")
+        raise EngineFailure(address.shown, EXPLANATION, "not done")

@@ -6,7 +6,7 @@ from importlib.resources import files
 from zlib import crc32
 
 from holdfast.engines.postgres.wire import SqlError, Wire, literal
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 
 MIGRATIONS = ("schema_1.sql",)
 """Each brings the schema one version further; the first makes it from nothing."""
@@ -75,10 +75,10 @@ async def ensure(wire: Wire, schema: str, address: str, until: float) -> None:
             raise
         command = f"holdfast postgres ddl --schema {schema} --role ROLE | psql …"
         problem = f"its role may not make or use the schema {schema!r}; an administrator runs: {command} ({error})"
-        raise EngineUnavailable(address, problem, "not done") from error
+        raise EngineFailure(address, problem, "not done") from error
     if version > len(MIGRATIONS):
         problem = f"schema {schema!r} has version {version}, this Holdfast knows {len(MIGRATIONS)}: upgrade Holdfast"
-        raise EngineUnavailable(address, problem, "not done")
+        raise EngineFailure(address, problem, "not done")
 
 
 async def _migrate(wire: Wire, schema: str, until: float) -> None:

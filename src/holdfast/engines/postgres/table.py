@@ -22,7 +22,7 @@ from holdfast.engines.postgres.schema import WAIT_LOCK, lock_class
 from holdfast.engines.postgres.step import SWEEP_AGAIN, Attempt, Message, NeedBuckets, planned_buckets
 from holdfast.engines.postgres.trouble import AGAIN, lost, unavailable
 from holdfast.engines.postgres.wire import SqlError, Wire, WireLost
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.runtime import clock
 
@@ -50,7 +50,7 @@ class PostgresTable:
             if self.unflushed.suspect:
                 await self.withdraw_again(until)
             return await self._run(command, call)
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             if call.may_have_changed:
                 raise lost(self.address, error.problem, committing=True) from error
             raise
@@ -115,7 +115,7 @@ class PostgresTable:
         for claim in list(self.unflushed.claims.values()):
             try:
                 await self._step(cm.Leave(claim), VerbCall(until))
-            except EngineUnavailable:
+            except EngineFailure:
                 self.unflushed.suspect = True
                 raise
             self.unflushed.flushed([claim.id])
@@ -126,7 +126,7 @@ class PostgresTable:
         try:
             reply = await self._fast(command, True, call, seat)
             return reply if reply is not None else (await self._step(command, call))[0]
-        except EngineUnavailable:
+        except EngineFailure:
             # First this, so that nobody asks for it who has not said so yet.
             seat.over = True
             call.may_have_changed = call.may_have_changed or seat.asked
@@ -308,7 +308,7 @@ class PostgresTable:
         if isinstance(reply, cm.Renewed) and attempt.something_died:
             try:
                 swept = await self._sweep(cm.Sweep(), call)
-            except EngineUnavailable:
+            except EngineFailure:
                 # The heartbeat counts all the same; somebody will clear up later.
                 return replace(reply, next_death=SWEEP_AGAIN)
             return replace(reply, next_death=0.0 if swept.more else swept.next_death)

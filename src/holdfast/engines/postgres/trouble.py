@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.engines.postgres.proxy import EXPLANATION
 from holdfast.engines.postgres.wire import MOVED, SqlError
-from holdfast.errors import EngineUnavailable, Outcome
+from holdfast.errors import EngineFailure, Outcome
 
 AGAIN = frozenset({
     "40001",  # serialization failure
@@ -30,13 +30,13 @@ _ADVICE = {
 }
 
 
-def unavailable(address: str, error: SqlError) -> EngineUnavailable:
+def unavailable(address: str, error: SqlError) -> EngineFailure:
     """The server's refusal. It refuses before it commits, so nothing was done."""
     advice = _ADVICE.get(error.state)
-    return EngineUnavailable(address, f"{advice} ({error})" if advice else str(error), "not done")
+    return EngineFailure(address, f"{advice} ({error})" if advice else str(error), "not done")
 
 
-def lost(address: str, problem: object, committing: bool) -> EngineUnavailable:
+def lost(address: str, problem: object, committing: bool) -> EngineFailure:
     """A connection that broke, or an answer that did not come. Only a commit on its way leaves the outcome open."""
     outcome: Outcome = "unknown" if committing else "not done"
-    return EngineUnavailable(address, str(problem), outcome)
+    return EngineFailure(address, str(problem), outcome)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.engines.redis.ledger import Ledger
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 
 log = logging.getLogger("holdfast")
@@ -41,7 +41,7 @@ class Ghosts:
             # Once may be a release on its way.
             try:
                 await self._look(session, run, until)
-            except EngineUnavailable as error:
+            except EngineFailure as error:
                 # The heartbeat itself was answered; the next one looks again.
                 log.debug("claims on record could not be looked at: %s", error)
 

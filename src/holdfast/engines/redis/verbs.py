@@ -22,7 +22,7 @@ from holdfast.engines.redis import replies
 from holdfast.engines.redis.bell import Bell
 from holdfast.engines.redis.ghosts import Ghosts
 from holdfast.engines.resp.wire import Form, Joins, Lost, Part, Request, Script
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, Granted, LockInfo, Place
 from holdfast.runtime.io import Io, Signal
 
@@ -51,8 +51,8 @@ async def further(call: Coroutine[Any, Any, T]) -> T:
     """A call of a verb that has sent something before: "not done" may be true of the call, and not of the verb."""
     try:
         return await call
-    except EngineUnavailable as error:
-        raise EngineUnavailable(error.engine, error.problem, "unknown") from error
+    except EngineFailure as error:
+        raise EngineFailure(error.engine, error.problem, "unknown") from error
 
 
 class RedisVerbs:
@@ -89,7 +89,7 @@ class RedisVerbs:
                 # Before anything is claimed: no wake-up can be missed.
                 self.bell.listen(session.id, until)
             except Lost as lost:
-                raise EngineUnavailable(self.engine.address, lost.problem, "not done") from lost
+                raise EngineFailure(self.engine.address, lost.problem, "not done") from lost
         self._ledger.begin()
         ttl = milliseconds(session.ttl)
         reply = await self._run("open", until, session.id, ttl, session.app, session.host, session.pid, secret)
@@ -142,7 +142,7 @@ class RedisVerbs:
         request = Request(self._entering, (claim, lock, mode, busy, keep), own, claim.session)
         try:
             reply = await self.io.call(request, until)
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             if error.outcome == "not done":
                 self._ledger.not_sent(claim)
             raise

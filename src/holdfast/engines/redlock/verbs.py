@@ -20,7 +20,7 @@ from holdfast.engines.redlock.ledger import Debt
 from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
 from holdfast.engines.redlock.tail import Tail
 from holdfast.engines.resp.wire import Form, Part, Plain, Request
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, Granted, LockInfo, Party, Place, Refused
 from holdfast.runtime.io import Io, Signal
 
@@ -63,7 +63,7 @@ class RedlockVerbs(NarrowVerbs):
         answers: Answers = await self.io.call(Round(request, self.engine.node_limit, nodes, tail), until)
         return answers
 
-    def _unavailable(self, answers: Answers) -> EngineUnavailable:
+    def _unavailable(self, answers: Answers) -> EngineFailure:
         problems = "; ".join(
             f"{route.address}: {answer.problem}"
             for route, answer in zip(self.engine.routes, answers, strict=True)
@@ -71,7 +71,7 @@ class RedlockVerbs(NarrowVerbs):
         )
         sent = any(not isinstance(answer, NoAnswer) or answer.sent for answer in answers)
         problem = f"no majority of the {self._nodes} nodes answered ({problems})"
-        return EngineUnavailable(self.engine.address, problem, "unknown" if sent else "not done")
+        return EngineFailure(self.engine.address, problem, "unknown" if sent else "not done")
 
     def _check_majority(self, answers: Answers) -> list[Any]:
         """The answers, if they are from a majority."""
@@ -263,14 +263,14 @@ class RedlockVerbs(NarrowVerbs):
         waits = claim.waits and not gone and not spent
         try:
             await self._give_back(claim, not waits, until)
-        except EngineUnavailable:
+        except EngineFailure:
             self._ledger.spoil(claim.id)
             raise
         if gone:
             return Gone(gone[0][1].decode())
         if spent:
             # A majority has confirmed that nothing is left of this try.
-            raise EngineUnavailable(self.engine.address, SPENT, "not done")
+            raise EngineFailure(self.engine.address, SPENT, "not done")
         if waits and self._ledger.doubtful(claim.id):
             # What a node has not answered may arrive late. A release of this try would take the next one's vote away,
             # so the next one is another claim. There is no line here, and no place to lose.
@@ -291,9 +291,9 @@ class RedlockVerbs(NarrowVerbs):
         answers = await self._round("release", until, self._remembered(), claim.id, lock, int(stays_away))
         try:
             return self._given_back(claim, for_good, answers)
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             # Nothing was done now, but before: some nodes may have given their votes.
-            raise EngineUnavailable(error.engine, error.problem, "unknown") from error
+            raise EngineFailure(error.engine, error.problem, "unknown") from error
 
     def _given_back(self, claim: Claim, for_good: bool, answers: Answers) -> list[Any]:
         """What the nodes say to a release, if a majority has answered. The others are owed it."""

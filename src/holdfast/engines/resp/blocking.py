@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hiredis import ProtocolError, Reader, ReplyError
 
 from holdfast.engines.resp.wire import WRONG_SERVER, Address, AnyRequest, Login, Lost, redirection, refused
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 from holdfast.runtime.call_pool import CallPool, PoolItem
 
@@ -287,7 +287,7 @@ class RespPort:
             except Lost as lost:
                 if lost.cut and attempt < MOST_REPEATS - 1:
                     continue
-                raise EngineUnavailable(self.name, lost.problem, "unknown" if repeated else "not done") from lost
+                raise EngineFailure(self.name, lost.problem, "unknown" if repeated else "not done") from lost
             try:
                 connection = item.value
                 assert connection is not None
@@ -298,7 +298,7 @@ class RespPort:
             except Lost as lost:
                 self.pool.drop(item)
                 if not request.repeats or lost.silent or attempt == MOST_REPEATS - 1:
-                    raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
+                    raise EngineFailure(self.name, lost.problem, "unknown") from lost
                 # The claim id makes a repeat safe: it finds what the first try has done.
                 repeated = request.sent_twice = True
                 continue

@@ -24,7 +24,7 @@ from holdfast.engines.resp.wire import (
     redirection,
     refused,
 )
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import connect, go_on, in_own_thread, within
 
@@ -307,7 +307,7 @@ class RespAsyncioPort:
                 reply = await self._after_error(request, reply, stream, False, 1, until)
         except Lost as lost:
             if not request.repeats or lost.silent:
-                raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
+                raise EngineFailure(self.name, lost.problem, "unknown") from lost
             request.sent_twice = True
             return await self._call_again(request, until, True)
         return reply
@@ -320,14 +320,14 @@ class RespAsyncioPort:
             except Lost as lost:
                 if lost.cut and attempt < MOST_REPEATS - 1:
                     continue
-                raise EngineUnavailable(self.name, lost.problem, "unknown" if repeated else "not done") from lost
+                raise EngineFailure(self.name, lost.problem, "unknown" if repeated else "not done") from lost
             try:
                 reply = await stream.send(request.packed(repeated), until)
                 if isinstance(reply, ReplyError):
                     reply = await self._after_error(request, reply, stream, repeated, 1, until)
             except Lost as lost:
                 if not request.repeats or lost.silent or attempt == MOST_REPEATS - 1:
-                    raise EngineUnavailable(self.name, lost.problem, "unknown") from lost
+                    raise EngineFailure(self.name, lost.problem, "unknown") from lost
                 repeated = request.sent_twice = True
                 continue
             return reply

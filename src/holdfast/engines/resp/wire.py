@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 from hiredis import ReplyError as ReplyError
 from hiredis import pack_command
 
-from holdfast.errors import EngineUnavailable, InvalidRequest
+from holdfast.errors import EngineFailure, InvalidRequest
 
 Part = str | bytes | int
 
@@ -213,13 +213,13 @@ def known_host(host: str, asked: Address) -> str:
     return asked.host if host in ("", "?") else host
 
 
-def refused(address: str, error: ReplyError, repeated: bool) -> EngineUnavailable:
+def refused(address: str, error: ReplyError, repeated: bool) -> EngineFailure:
     """What an error reply means for the caller."""
     text = str(error)
     old = any(words in text for words in TOO_OLD)
     known = text.split(" ", 1)[0] in NOT_DONE or (old and FIRST_WRITE in text)
     problem = f"the server is too old: Redis 6.0 or newer, or Valkey, is needed (it says: {text})" if old else text
-    return EngineUnavailable(address, problem, "not done" if known and not repeated else "unknown")
+    return EngineFailure(address, problem, "not done" if known and not repeated else "unknown")
 
 
 def as_mapping(reply: list[bytes]) -> Mapping[str, str]:

@@ -39,7 +39,7 @@ from holdfast.engines.sqlite.checkup import check_up
 from holdfast.engines.sqlite.file import FileIdentity, SqliteFile, raise_bound, unavailable
 from holdfast.engines.sqlite.rows import BoundReached, SqliteRows
 from holdfast.engines.table_verbs import TableVerbs
-from holdfast.errors import EngineUnavailable, InvalidRequest
+from holdfast.errors import EngineFailure, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock, fork
 from holdfast.runtime.blocking import BlockingIo
@@ -125,7 +125,7 @@ class SqlitePort:
         """Run a command; Busy if this connection or the file is not to be had in time. Nothing was done then."""
         if any(item.taken and runs_here(item.call) for item in self.pool.items):
             # Only a signal handler gets here, in the middle of a step of the same thread.
-            raise EngineUnavailable(self.engine.address, "a step of this thread is under way", "not done")
+            raise EngineFailure(self.engine.address, "a step of this thread is under way", "not done")
         item = self.pool.take(clock.now() + patience)
         if item is None:
             raise Busy
@@ -158,7 +158,7 @@ class SqlitePort:
             disconnect(item)
         if self.closed:
             # A thread that asked while the client was closed would open a connection that nothing closes.
-            raise EngineUnavailable(self.engine.address, "the client was closed", "not done")
+            raise EngineFailure(self.engine.address, "the client was closed", "not done")
         if item.value is None:
             connection, file = self.engine.file.connect()
             item.value = Connected(connection, file, SqliteRows(connection))
@@ -350,7 +350,7 @@ class SqliteEngine:
             self._threads = ThreadPoolExecutor(1, thread_name_prefix="holdfast-sqlite")
         return self._threads
 
-    def locked(self) -> EngineUnavailable:
+    def locked(self) -> EngineFailure:
         """The file was not to be had in time."""
         error = sqlite3.OperationalError("database is locked")
         error.sqlite_errorname = "SQLITE_BUSY"
@@ -375,7 +375,7 @@ class SqliteEngine:
             try:
                 self.bell.listen(session)
             except OSError as error:
-                raise EngineUnavailable(
+                raise EngineFailure(
                     self.address,
                     f"a pipe for wake-ups cannot be made in {self.file.wake_folder.name}: {error}",
                     "not done",

@@ -9,7 +9,7 @@ import time
 from importlib.resources import files
 from pathlib import Path
 
-from holdfast.errors import EngineUnavailable, Outcome
+from holdfast.errors import EngineFailure, Outcome
 from holdfast.model import MAX_TOKEN
 from holdfast.runtime import clock, machine
 
@@ -31,13 +31,13 @@ _ADVICE = {
 }
 
 
-def unavailable(address: str, error: sqlite3.Error, committing: bool = False) -> EngineUnavailable:
+def unavailable(address: str, error: sqlite3.Error, committing: bool = False) -> EngineFailure:
     """The driver's error in our words. Only a failed commit leaves the outcome open."""
     code = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
     family = "_".join(code.split("_")[:2])
     problem = f"{_ADVICE[family]} ({error})" if family in _ADVICE else str(error)
     outcome: Outcome = "unknown" if committing and family not in _NOT_DONE else "not done"
-    return EngineUnavailable(address, problem, outcome)
+    return EngineFailure(address, problem, outcome)
 
 
 FileIdentity = tuple[int, int]
@@ -52,8 +52,8 @@ class SqliteFile:
         self.wake_folder = path.with_name(path.name + "-wake")
         self._checked = False
 
-    def refuse(self, problem: str) -> EngineUnavailable:
-        return EngineUnavailable(self.address, problem, "not done")
+    def refuse(self, problem: str) -> EngineFailure:
+        return EngineFailure(self.address, problem, "not done")
 
     def identity(self) -> FileIdentity | None:
         """What file has the path now; None if there is none. A file that is open keeps its inode for itself."""

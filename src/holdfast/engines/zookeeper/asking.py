@@ -26,7 +26,7 @@ from kazoo.exceptions import (
 
 from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.link import Batch, Link
-from holdfast.errors import EngineUnavailable, Outcome
+from holdfast.errors import EngineFailure, Outcome
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import AsyncioSignal, call_in_loop
 from holdfast.runtime.blocking import ThreadSignal
@@ -44,11 +44,11 @@ class LinkOver(Exception):
     """The session that a request belongs to has ended."""
 
 
-class Dropped(EngineUnavailable):
+class Dropped(EngineFailure):
     """The connection broke before the answer came: what was sent may have been done."""
 
 
-class Late(EngineUnavailable):
+class Late(EngineFailure):
     """No answer came in time: what was sent may still be done."""
 
 
@@ -107,7 +107,7 @@ class Asker:
             signal = self.io.signal()
             link.when_changed(signal.set)
             if not await self.io.wait(signal, until):
-                raise EngineUnavailable(self.address, f"no server can be reached{link.problem}", outcome)
+                raise EngineFailure(self.address, f"no server can be reached{link.problem}", outcome)
 
     async def answers(self, link: Link, until: float, *results: Any) -> list[Any]:
         """What came of requests that were sent together: values, or refusals that tell something.
@@ -160,7 +160,7 @@ class Asker:
             raise LinkOver(type(error).__name__) from error
         if isinstance(error, _DROPPED):
             raise Dropped(self.address, "the connection was lost before the answer came", "unknown") from error
-        raise EngineUnavailable(self.address, f"ZooKeeper refused: {type(error).__name__}", "not done") from error
+        raise EngineFailure(self.address, f"ZooKeeper refused: {type(error).__name__}", "not done") from error
 
     async def read(self, link: Link, until: float, *sends: Any) -> list[Any]:
         """The answers to what only reads, each a function of the kazoo client: asked again if the connection breaks."""

@@ -18,7 +18,7 @@ from holdfast.core.table.commands import CellValue, Mismatch
 from holdfast.engines.zookeeper.asking import Dropped, LinkOver
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.part import Part
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 
 _HEAD = struct.Struct("!Bd")
@@ -184,7 +184,7 @@ class CellVerbs(Part):
                 if written is not None:
                     return CellValue(value, written)
         except LinkOver as over:
-            raise EngineUnavailable(self.address, "the session ended before the answer came", "unknown") from over
+            raise EngineFailure(self.address, "the session ended before the answer came", "unknown") from over
 
     async def _write(self, link: Link, path: str, data: bytes, own: int | None, until: float) -> int | None:
         """The version that this write made; None if somebody else was faster, or something above it was missing."""

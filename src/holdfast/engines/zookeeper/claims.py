@@ -25,7 +25,7 @@ from holdfast.engines.zookeeper.line import Position, in_order, position, prefix
 from holdfast.engines.zookeeper.link import Batch, Link
 from holdfast.engines.zookeeper.permits import PermitVerbs
 from holdfast.engines.zookeeper.queue_view import QueueView
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, Granted, Place, Refused
 
 WITHDRAWN = "it was withdrawn"
@@ -54,10 +54,10 @@ class ClaimVerbs(PermitVerbs):
             return await self._poll(entry, until)
         except LinkOver:
             return SessionOver()
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             if claim.id in member.sent and error.outcome == "not done":
                 # Whatever failed came after the creation, which has to be withdrawn.
-                raise EngineUnavailable(error.engine, error.problem, "unknown") from error
+                raise EngineFailure(error.engine, error.problem, "unknown") from error
             raise
         finally:
             if claim.id not in member.sent and claim.id not in member.claims:
@@ -74,7 +74,7 @@ class ClaimVerbs(PermitVerbs):
                 f"this client has as many claims as ZooKeeper can end with one session (their paths take "
                 f"{member.paths.MOST:,} bytes): use another client, fewer locks at a time, or shorter names"
             )
-            raise EngineUnavailable(self.address, problem, "not done")
+            raise EngineFailure(self.address, problem, "not done")
 
     async def look(self, claim: Claim, until: float) -> Standing | WrongLimit:
         member = self.ledger.member(claim.session)

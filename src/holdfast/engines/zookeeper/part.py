@@ -14,7 +14,7 @@ from holdfast.engines.zookeeper.line import LAYOUT
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.engines.zookeeper.token_table import TokenTable
-from holdfast.errors import EngineUnavailable, HoldfastError, Outcome
+from holdfast.errors import EngineFailure, HoldfastError, Outcome
 from holdfast.model import MAX_TOKEN
 from holdfast.runtime.io import Io, Signal
 
@@ -49,7 +49,7 @@ class Part(Asker):
             if link.tokens is None:
                 await self.read_base(link, until)
         except LinkOver as over:
-            raise EngineUnavailable(self.address, str(over), "not done") from over
+            raise EngineFailure(self.address, str(over), "not done") from over
         return link
 
     async def read_base(self, link: Link, until: float) -> None:
@@ -79,8 +79,8 @@ class Part(Asker):
         """The version of what was written last at this zxid. `outcome`: what to say of the write if that fails."""
         try:
             await self.set_aside(link, zxid, until)
-        except EngineUnavailable as error:
-            raise EngineUnavailable(error.engine, error.problem, outcome) from error
+        except EngineFailure as error:
+            raise EngineFailure(error.engine, error.problem, outcome) from error
         assert link.tokens is not None
         version = link.tokens.version(zxid)
         assert version is not None
@@ -88,7 +88,7 @@ class Part(Asker):
 
     def _checked(self, token: int, outcome: Outcome) -> int:
         if token > MAX_TOKEN:
-            raise EngineUnavailable(self.address, f"token {token} is over 2^53: use a new namespace", outcome)
+            raise EngineFailure(self.address, f"token {token} is over 2^53: use a new namespace", outcome)
         return token
 
     async def set_aside(self, link: Link, zxid: int, until: float, *, early: bool = False) -> None:
@@ -99,7 +99,7 @@ class Part(Asker):
                 return
             (found,) = await self.read(link, until, lambda kazoo: kazoo.get_async(self.layout.base))
             if isinstance(found, NoNodeError):
-                raise EngineUnavailable(self.address, f"namespace {self.layout.namespace!r} was removed", "not done")
+                raise EngineFailure(self.address, f"namespace {self.layout.namespace!r} was removed", "not done")
             data, stat = found
             self.take_base(link, data)
             tokens = link.tokens

@@ -18,7 +18,7 @@ from holdfast.engines.zookeeper.line import Stand, count_holding, in_order, lett
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.part import estimated
 from holdfast.engines.zookeeper.queue_view import QueueView
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, Granted, LockInfo, Party
 
 BROKEN = "an operator broke it"
@@ -127,7 +127,7 @@ class PeopleVerbs(ClaimVerbs):
                 # One that was adopted meanwhile goes on in a node with the same number.
                 held = [one for one in await self._held(link, kind, name, until) if one[0].number in gone]
         except LinkOver as over:
-            raise EngineUnavailable(self.address, "the session ended meanwhile", "unknown") from over
+            raise EngineFailure(self.address, "the session ended meanwhile", "unknown") from over
         return BreakUnderWay(tuple(told))
 
     async def _held(self, link: Link, kind: str, name: str, until: float) -> Sequence[tuple[Stand, dict[str, Any]]]:

@@ -23,7 +23,7 @@ from holdfast.engines.zookeeper.life import SHARE, Life, Request, granted, prove
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.part import Part
 from holdfast.engines.zookeeper.tidying import Tidier
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 
 MOST_NOTES = 200
 
@@ -45,7 +45,7 @@ class SessionVerbs(Part):
             await self._register(link, session, until)
         except LinkOver as over:
             link.close()
-            raise EngineUnavailable(self.address, f"the session ended at once: {over}", "not done") from over
+            raise EngineFailure(self.address, f"the session ended at once: {over}", "not done") from over
         except BaseException:
             link.say_farewell()
             link.close()
@@ -100,7 +100,7 @@ class SessionVerbs(Part):
             return SessionOver()
         link = member.link
         if not link.connected:
-            raise EngineUnavailable(self.address, "the connection is lost", "not done")
+            raise EngineFailure(self.address, "the connection is lost", "not done")
         sent, attached_at, negotiated = self.io.now(), link.attached_at, link.negotiated
         try:
             if not await self._beat(link, session, until):
@@ -117,7 +117,7 @@ class SessionVerbs(Part):
             if len(self.engine.place.hosts) > 1 or link.unanswered > 1:
                 link.hang_up()
             raise
-        with suppress(EngineUnavailable, LinkOver):  # another day: the heartbeat itself was answered
+        with suppress(EngineFailure, LinkOver):  # another day: the heartbeat itself was answered
             await self.set_aside(link, link.beat_zxid, until, early=True)
             await self.tidier.step(link, until)
         gone = tuple((id_, reason) for id_, reason in link.gone.copy().items() if id_ in member.claims)

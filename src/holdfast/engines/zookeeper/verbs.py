@@ -13,7 +13,7 @@ from holdfast.engines.zookeeper.people import PeopleVerbs
 from holdfast.engines.zookeeper.sessions import SessionVerbs
 from holdfast.engines.zookeeper.token_table import TokenTable
 from holdfast.engines.zookeeper.watching import WatchVerbs
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 
 
 class ZooKeeperVerbs(PeopleVerbs, SessionVerbs, CellVerbs, WatchVerbs):
@@ -40,9 +40,9 @@ class ZooKeeperVerbs(PeopleVerbs, SessionVerbs, CellVerbs, WatchVerbs):
                 done = await self.together(link, until, transaction)
                 if isinstance(done, NotEmptyError):
                     problem = f"namespace {layout.namespace!r} is in use: tokens are raised while nobody is connected"
-                    raise EngineUnavailable(self.address, problem, "not done")
+                    raise EngineFailure(self.address, problem, "not done")
                 if not isinstance(done, BadVersionError):
                     link.tokens = None
                     return Done()
         except LinkOver as over:
-            raise EngineUnavailable(self.address, "the session ended before the answer came", "unknown") from over
+            raise EngineFailure(self.address, "the session ended before the answer came", "unknown") from over
