@@ -14,10 +14,13 @@ from holdfast.locks.client import GRACE, Client
 from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.session import Session
 from holdfast.locks.spec import Spec
+from holdfast.locks.unsettled import SECOND_LOOK
 from holdfast.model import Claim, Gone, Granted, Link, Party, Place, Refused
 
 FIRST_POLL, LAST_POLL = 2.0, 10.0
 """The safety net behind notices: how often a waiter looks by itself."""
+FIRST_PAUSE, LAST_PAUSE = 0.002, 0.5
+"""Between tries of a claim that another call of its owner has overtaken: full jitter, on the scale of its wait."""
 
 
 class Missed(Exception):
@@ -83,7 +86,8 @@ async def acquire(
             finally:
                 client.wakeups.forget(claim.id)
             if not isinstance(reply, Granted):
-                if isinstance(reply, Deadlocked) and await withdraw_left(client, claim.owner, answer_by(until)):
+                if isinstance(reply, Deadlocked) and await may_pass(client, spec, claim, reply, started, until):
+                    now = io.now()
                     continue
                 refuse(client, session, spec, reply)
             if once:
@@ -127,12 +131,34 @@ async def held_already(client: Client, session: Session, claim: Claim, until: fl
 
 async def withdraw_left(client: Client, owner: str, by: float) -> bool:
     """Withdraw what ended calls of an owner have left, so that it does not wait for itself; whether there was any."""
-    left = client.unsettled.left_by(owner)
+    left = client.unsettled.left_by(owner, SECOND_LOOK)
     for entry in left:
         if client.drop(entry):
             await client.withdraw(entry.claim, True, by)
-        client.unsettled.end(entry)
+        client.unsettled.withdrawn(entry)
     return bool(left)
+
+
+async def may_pass(
+    client: Client, spec: Spec, claim: Claim, reply: Deadlocked, started: float, until: float | None
+) -> bool:
+    """Whether a deadlock may be over by now, so that the claim has to be tried again. Missed if the time is over.
+
+    What ended calls have left is given back here. A claim that meets nothing but a claim of its own owner
+    on the same name was overtaken: another thread or task with that owner is taking the lock just now, or
+    gives it back. Once it has it, `reenter` decides.
+    """
+    if await withdraw_left(client, claim.owner, answer_by(until)):
+        return True
+    if spec.limit or any((link.owner, link.holds) != (claim.owner, claim.name) for link in reply.cycle):
+        return False
+    io = client.io
+    now = io.now()
+    look_at = now + io.uniform(0.0, min(LAST_PAUSE, max(FIRST_PAUSE, now - started)))
+    await io.wait(io.signal(), look_at if until is None else min(until, look_at))
+    if until is not None and io.now() >= until:
+        raise Missed(Refused(), io.now())
+    return True
 
 
 def reenter(client: Client, spec: Spec, held: Hold, taken: list[Entry]) -> Entry | None:

@@ -27,6 +27,7 @@ from holdfast.locks.ending import Ending
 from holdfast.locks.errand import Errand
 from holdfast.locks.grant_check import GrantCheck
 from holdfast.locks.session import Session
+from holdfast.locks.unsettled import SECOND_LOOK
 from holdfast.model import Claim
 from holdfast.runtime.io import Signal
 
@@ -39,8 +40,6 @@ NEVER = float("inf")
 RAN_OUT = "its session ran out at the engine"
 FIRST_REST, LAST_REST = 0.02, 1.0
 """Between sessions that end as soon as they are opened."""
-SECOND_LOOK = 0.3
-"""How long after a call was seen to have ended what it left is withdrawn: its caller may be about to get it."""
 MOST_CALM = 0.8
 MOST_UNWATCHED = 2.0
 """While somebody waits: sessions that come later are known after this time."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from threading import get_ident
+from typing import Any, NamedTuple
 
 from holdfast.errors import LockLost
 from holdfast.locks.hold import Entry
 from holdfast.runtime.io import Io
 
+SECOND_LOOK = 0.3
+"""How long after a call was seen to have ended what it left is withdrawn: its caller may be about to get it."""
 UNDECIDED = "the call that took it ended before its caller had it"
 
 
@@ -39,25 +42,32 @@ class Scope:
         return self.exit is None or self.exit() is None
 
 
+class Taker(NamedTuple):
+    """Who has an entry on record: a call, and the thread that it runs in."""
+
+    call: object
+    thread: int
+
+
 class Unsettled:
     """The record of one client."""
 
     def __init__(self, io: Io) -> None:
         self._io = io
-        self._calls: dict[Entry, object] = {}
+        self._calls: dict[Entry, Taker] = {}
         self._seen: dict[Entry, float] = {}
         """When an entry was first found to be left by a call that has ended."""
-        self._leaving: dict[Entry, None] = {}
-        """What the keeper has taken out, until its withdrawal is on record."""
+        self._leaving: dict[Entry, object] = {}
+        """What was taken out, and the call that withdraws it (None: the keeper), until that is on record."""
         self.scopes: dict[Scope, None] = {}
 
-    def begin(self, entry: Entry) -> object:
+    def begin(self, entry: Entry) -> Taker | None:
         """The running call takes this entry, or gives it back. The call that had it on record, if any."""
         former = self._calls.get(entry)
-        self._calls[entry] = self._io.running()
+        self._calls[entry] = Taker(self._io.running(), get_ident())
         return former
 
-    def leave_to(self, former: object, entry: Entry) -> None:
+    def leave_to(self, former: Taker | None, entry: Entry) -> None:
         """The running call has nothing to do with it after all: it is as before `begin`."""
         if former is None:
             self.end(entry)
@@ -70,10 +80,10 @@ class Unsettled:
         self._seen.pop(entry, None)
 
     def hand_out(self, entry: Entry) -> None:
-        """The caller has this from here on. LockLost if the keeper has withdrawn it meanwhile.
+        """The caller has this from here on. LockLost if it was withdrawn meanwhile.
 
         The entry leaves the record by the last bytecode at which an interrupt cannot come any more.
-        The keeper takes it out in one step too, so that only one of them can have done so.
+        What is withdrawn is taken out in one step too, so that only one of them can have done so.
         """
         try:
             del self._calls[entry]
@@ -86,18 +96,14 @@ class Unsettled:
         A call may have ended so recently that its caller is about to get its grant. So an entry is
         taken when it is found again after `patience` seconds.
         """
-        found: list[Entry] = []
-        now = self._io.now()
-        for entry, call in self._calls.copy().items():
-            if not self._io.has_ended(call):
+        found = [entry for entry, call in self._leaving.copy().items() if self._io.has_ended(call)]
+        for entry, taker in self._calls.copy().items():
+            if not self._io.has_ended(taker.call):
                 self._seen.pop(entry, None)
-            elif now - self._seen.setdefault(entry, now) >= patience:
-                self._leaving[entry] = None
-                if self._calls.pop(entry, self) is self:
-                    del self._leaving[entry]
-                    continue
-                self._seen.pop(entry, None)
+            elif self._left_since(entry) >= patience and self._take_out(entry, None):
                 found.append(entry)
+        for entry in [entry for entry in list(self._seen) if entry not in self._calls]:
+            self._seen.pop(entry, None)  # its caller has it after all
         for scope in list(self.scopes):
             if scope.is_over:
                 left = [entry for entry in scope.entries if entry.is_open]
@@ -106,26 +112,47 @@ class Unsettled:
                 found.extend(left)
         return found
 
-    def withdrawn(self, entry: Entry) -> None:
-        """The withdrawal of what was taken out is on record."""
-        self._leaving.pop(entry, None)
+    def left_by(self, owner: str, patience: float) -> list[Entry]:
+        """What ended calls and ended `with` blocks of this owner have left. The running call takes it out.
 
-    def left_by(self, owner: str) -> list[Entry]:
-        """What ended calls and ended `with` blocks of this owner have left. The running call takes it over.
-
-        For the owner itself: it acquires again, so no call of its own is about to return.
+        A call of this thread that has ended has left what is still on record: its caller goes on here. A
+        call of another thread with the same owner may be about to return, as in `abandoned`.
         """
         if not self._calls and not self.scopes and not self._leaving:
             return []
-        found = [entry for entry, call in self._calls.copy().items() if self._io.has_ended(call)]
-        found += self._leaving.copy()
+        me, here = self._io.running(), get_ident()
+        found = [entry for entry in self._leaving.copy() if entry.claim.owner == owner]
+        for entry, taker in self._calls.copy().items():
+            if entry.claim.owner != owner or not self._io.has_ended(taker.call):
+                continue
+            if (taker.thread == here or self._left_since(entry) >= patience) and self._take_out(entry, me):
+                found.append(entry)
         for scope in list(self.scopes):
             if scope.is_over:
-                found += [entry for entry in scope.entries if entry.is_open]
-        found = [entry for entry in found if entry.claim.owner == owner]
-        for entry in found:
-            self.begin(entry)
+                left = [entry for entry in scope.entries if entry.is_open and entry.claim.owner == owner]
+                self._leaving.update(dict.fromkeys(left, me))
+                found.extend(left)
         return found
+
+    def _left_since(self, entry: Entry) -> float:
+        """For how many seconds an entry has been known to be left by a call that has ended."""
+        now = self._io.now()
+        return now - self._seen.setdefault(entry, now)
+
+    def _take_out(self, entry: Entry, call: object) -> bool:
+        """Take out an entry for this call to withdraw; False if its caller has it, or another call was faster."""
+        try:
+            # Neither line calls anything, so no interrupt comes between the two.
+            del self._calls[entry]
+            self._leaving[entry] = call
+        except KeyError:
+            return False
+        self._seen.pop(entry, None)
+        return True
+
+    def withdrawn(self, entry: Entry) -> None:
+        """The withdrawal of what was taken out is on record."""
+        self._leaving.pop(entry, None)
 
     def any_seen(self) -> bool:
         """Whether something has to be looked at again soon."""
