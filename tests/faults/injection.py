@@ -69,9 +69,24 @@ class Moments:
             code = frame.f_code
             what = f"after {getattr(argument, '__qualname__', argument)}" if event != "call" else "entry"
             self.where = f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}, {what}"
-            error = self.error(self.where)
-            if error is not None:
-                raise error
+            self._strike()
+
+    def _strike(self) -> None:
+        """What comes at the chosen moment."""
+        error = self.error(self.where)
+        if error is not None:
+            raise error
+
+
+class HandledMoments(Moments):
+    """Calls a signal handler at the chosen moment, and goes on. What the handler does has no moments of its own."""
+
+    def __init__(self, chosen: int | None, handler: Callable[[], object]) -> None:
+        super().__init__(chosen, Injected)
+        self._handler = handler
+
+    def _strike(self) -> None:
+        self._handler()
 
 
 def in_product(frame: FrameType | None) -> bool:

@@ -12,7 +12,7 @@ from holdfast.runtime.blocking import run
 from holdfast.runtime.call_pool import CallPool
 from holdfast.runtime.calls import has_ended, running_call
 from tests.faults.children import eventually
-from tests.faults.injection import NEVER_RAN, Injected, Moments, count_moments
+from tests.faults.injection import NEVER_RAN, HandledMoments, Injected, Moments, count_moments
 
 
 class Thing:
@@ -143,3 +143,69 @@ def test_a_call_that_runs_is_found_and_one_that_failed_has_ended() -> None:
     run(outer())
     assert has_ended(seen[0])
     eventually(lambda: running_call() is None, "a call that has ended is still known")
+
+
+def test_an_item_whose_borrower_has_ended_is_not_counted_as_in_use() -> None:
+    pool = new_pool(8)
+
+    async def forget() -> None:
+        assert pool.take(0.0) is not None
+
+    for _ in range(7):
+        run(forget())
+        assert pool.in_use() == 0
+
+
+def test_a_call_is_not_overtaken_for_ever_by_threads_that_ask_again_at_once() -> None:
+    pool = new_pool(1)
+    stop = threading.Event()
+
+    async def again_and_again() -> None:
+        while not stop.is_set():
+            item = pool.take(clock.now() + 60.0)
+            assert item is not None
+            pool.give(item)
+
+    with ThreadPoolExecutor(2) as threads:
+        busy = [threads.submit(run, again_and_again()) for _ in range(2)]
+        try:
+            for _ in range(20):
+                run(call(pool))
+        finally:
+            stop.set()
+        for each in busy:
+            each.result()
+
+
+def test_a_handler_is_refused_at_once_if_its_own_thread_has_every_item() -> None:
+    pool = new_pool(1)
+
+    async def handle() -> bool:
+        return pool.take(clock.now() + 600.0) is None
+
+    async def interrupted_inside() -> bool:
+        item = pool.take(0.0)
+        assert item is not None
+        refused = run(handle())
+        pool.give(item)
+        return refused
+
+    assert run(interrupted_inside())
+
+
+def test_a_handler_at_any_moment_of_a_step_borrows_or_is_refused() -> None:
+    warm = new_pool(1)
+    moments = count_moments(lambda: run(call(warm)))
+    for at in range(moments):
+        pool, taken = new_pool(1), list[bool]()
+
+        async def handle(pool: CallPool[Thing] = pool, taken: list[bool] = taken) -> None:
+            item = pool.take(clock.now() + 600.0)
+            taken.append(item is not None)
+            if item is not None:
+                pool.give(item)
+
+        HandledMoments(at, lambda handle=handle: run(handle())).run(lambda pool=pool: run(call(pool)))  # type: ignore[misc]
+        assert len(taken) == 1
+        assert pool.in_use() == 0
+        assert pool._waiting == []

@@ -16,7 +16,8 @@ class Alarm:
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._write, False)
         self._rung = self._closed = False
-        self._closing = threading.Lock()
+        self._closing = threading.RLock()
+        """Reentrant: a signal handler may have come upon its thread in here."""
 
     def set(self) -> None:
         """Wake whoever sleeps here."""

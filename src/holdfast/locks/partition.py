@@ -84,7 +84,7 @@ class PartitionFront:
         self._highest = 0
         """The highest token that was seen, of any epoch."""
         self._telling = Telling(self.client.io)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         """Over the stay and the epoch; never kept while anything is awaited."""
 
     # Coming and going

@@ -44,13 +44,18 @@ class Telling:
         self._io = io
         self._calls: deque[Call] = deque()
         self._busy = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def tell(self, call: Call) -> None:
         """Make this call when all before it have returned; from any thread, and never in it."""
+        self._calls.append(call)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin the next call, if there is one and none is under way."""
         with self._lock:
-            self._calls.append(call)
-            if self._busy:
+            # Without a call: a signal handler that tells something does not come in between.
+            if self._busy or not self._calls:
                 return
             self._busy = True
         self._io.call_back(self._make)
@@ -59,8 +64,5 @@ class Telling:
         return with_end(self._calls.popleft(), self._returned)()
 
     def _returned(self) -> None:
-        with self._lock:
-            self._busy = bool(self._calls)
-            busy = self._busy
-        if busy:
-            self._io.call_back(self._make)
+        self._busy = False
+        self._begin()

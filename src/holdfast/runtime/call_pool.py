@@ -1,19 +1,95 @@
-"""A few things of one kind that blocking calls borrow in turn: connections, or permission to send."""
+"""A few things of one kind that calls borrow in turn: connections, or permission to send."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import ThreadSignal
-from holdfast.runtime.calls import Call, has_ended, running_call
+from holdfast.runtime.calls import Borrower, Call, has_ended, running_call, runs_here
 
 T = TypeVar("T")
 
 LOOK = 0.5
 """How often, in seconds, a call that waits for an item looks whether the borrower of one has ended."""
+PATIENCE = 0.01
+"""How long, in seconds, other calls may borrow an item before one that waits for it."""
+
+
+class Loan:
+    """One time that an item is lent, and the link to the next one.
+
+    No lock protects an item. A signal handler may use the pool in the middle of a step of its own thread,
+    and could not wait for that step to end. So a loan begins by one step of a dictionary: the first one that
+    enters itself as `following` has the item.
+    """
+
+    __slots__ = ("borrower", "following", "over", "use")
+
+    def __init__(self, borrower: Borrower | None, use: object) -> None:
+        self.borrower = borrower
+        """The call or task that borrows."""
+        self.use = use
+        self.over = False
+        """Whether the item was given back."""
+        self.following: dict[int, Loan] = {}
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it was not given back, by a borrower that still runs. A borrower of None counts as one."""
+        return not self.over and not has_ended(self.borrower)
+
+
+class PoolItem(Generic[T]):
+    """One item of a pool. Only its borrower uses it."""
+
+    __slots__ = ("_loan", "value")
+
+    def __init__(self) -> None:
+        self._loan = Loan(None, None)
+        self._loan.over = True
+        self.value: T | None = None
+        """What it carries, such as a connection; None until a borrower has made one."""
+
+    @property
+    def loan(self) -> Loan:
+        """The last loan."""
+        loan = self._loan
+        while loan.following:
+            loan = loan.following[0]
+        # Another thread may put an earlier one here just now: that one leads to the last one, too.
+        self._loan = loan
+        return loan
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether a borrower that still runs has it."""
+        return self.loan.is_live
+
+    @property
+    def is_lent_here(self) -> bool:
+        """Whether a call has it that runs in this thread: a signal handler asks in the middle of that call."""
+        loan = self.loan
+        return not loan.over and runs_here(loan.borrower)
+
+    def lend(self, after: Loan, borrower: Borrower | None, use: object = None) -> bool:
+        """Lend it after this loan, which is over or abandoned; False if another borrower was faster."""
+        loan = Loan(borrower, use)
+        return after.following.setdefault(0, loan) is loan
+
+    def give(self) -> None:
+        """Take it back."""
+        loan = self.loan
+        loan.over = True
+        # What a task refers to must not live as long as the item.
+        loan.borrower = None
+
+    def keep_for(self, borrower: Borrower | None) -> None:
+        """Let this be its borrower from now on; None: it is lent until it is given back."""
+        self.loan.borrower = borrower
 
 
 class CallTurn:
@@ -24,161 +100,176 @@ class CallTurn:
     """
 
     def __init__(self) -> None:
-        self._taken = False
-        self._call: Call | None = None
-        self._use: object = None
-        self._lock = threading.Lock()
+        self._item: PoolItem[None] = PoolItem()
 
     def take(self, use: object) -> bool:
         """Take the turn if it is free; never waits."""
-        call = running_call()
-        with self._lock:
-            mine = call is not None and self._call is call and self._use is not use
-            if self._taken and not mine and not has_ended(self._call):
-                return False
-            self._call, self._use = call, use
-            self._taken = True
-            return True
+        call, loan = running_call(), self._item.loan
+        mine = call is not None and loan.borrower is call and loan.use is not use
+        return (mine or not loan.is_live) and self._item.lend(loan, call, use)
 
     def give(self) -> None:
         """Give the turn back."""
-        self._call = self._use = None
-        self._taken = False
+        self._item.give()
 
     def is_taken(self) -> bool:
         """Whether a call that still runs has it."""
-        return self._taken and not has_ended(self._call)
+        return self._item.is_lent
+
+    def is_taken_here(self) -> bool:
+        """Whether a call of this thread has it: a signal handler asks in the middle of that call."""
+        return self._item.is_lent_here
 
 
-class PoolItem(Generic[T]):
-    """One item of a pool. Only its borrower uses it."""
+class Items(Generic[T]):
+    """Lends at most `most` items, and never waits. A borrower that ended loses its item to the next one.
 
-    __slots__ = ("call", "taken", "value")
+    The value of an item that was taken back this way is given to `discard`, because its state is not known,
+    and the item is lent without a value. A borrower has one item at a time: one that asks again has been
+    interrupted while it had the former one, and that is taken back as well.
+    """
 
-    def __init__(self) -> None:
-        self.taken = False
-        self.call: Call | None = None
-        """The call that borrowed it."""
-        self.value: T | None = None
-        """What it carries, such as a connection; None until a borrower has made one."""
+    def __init__(self, most: int, discard: Callable[[T], object]) -> None:
+        self.items: list[PoolItem[T]] = [PoolItem() for _ in range(most)]
+        self._discard = discard
+
+    def borrow(self, borrower: Borrower | None) -> PoolItem[T] | None:
+        """Borrow an item that is free or whose borrower has ended. One that carries a value is preferred."""
+        free: list[PoolItem[T]] = []
+        for item in self.items:
+            loan = item.loan
+            if loan.over:
+                if item.value is not None and item.lend(loan, borrower):
+                    return item
+                free.append(item)
+        for item in free:
+            loan = item.loan
+            if loan.over and item.lend(loan, borrower):
+                return item
+        return self._abandoned(borrower)
+
+    def _abandoned(self, borrower: Borrower | None) -> PoolItem[T] | None:
+        """Borrow an item whose borrower has ended, or is the one that asks."""
+        for item in self.items:
+            loan = item.loan
+            if loan.over:
+                continue
+            mine = borrower is not None and loan.borrower is borrower
+            if (mine or not loan.is_live) and item.lend(loan, borrower):
+                value, item.value = item.value, None
+                if value is not None:
+                    self._discard(value)
+                return item
+        return None
+
+    def borrow_idle(self, wanted: Callable[[T], bool]) -> PoolItem[T] | None:
+        """Borrow an item that is not lent and whose value is wanted; None if there is none now."""
+        call = running_call()
+        for item in self.items:
+            loan, value = item.loan, item.value
+            if loan.over and value is not None and wanted(value) and item.lend(loan, call):
+                return item
+        return None
+
+    def in_use(self) -> int:
+        """How many items borrowers have that still run."""
+        return sum(item.is_lent for item in self.items)
+
+    def idle_values(self) -> list[T]:
+        """Take the values out of all items that are not lent, for the caller to close."""
+        values: list[T] = []
+        for item in self.items:
+            loan = item.loan
+            if loan.over and item.value is not None and item.lend(loan, running_call()):
+                value, item.value = item.value, None
+                item.give()
+                if value is not None:
+                    values.append(value)
+        return values
 
 
-class CallPool(Generic[T]):
-    """Lends at most `most` items. A call that ended without giving its item back loses it to the next one.
+class _Place:
+    """A call's position in the queue for an item."""
 
-    The value of an item that was taken back this way is given to `discard`, since nobody knows what
-    state it is in, and the item is lent without a value. A call borrows one item at a time: one that
-    asks again has been interrupted while it had the former one, and that is taken back as well.
+    __slots__ = ("call", "signal", "since", "thread")
+
+    def __init__(self, call: Call | None) -> None:
+        self.call, self.thread = call, threading.get_ident()
+        self.signal, self.since = ThreadSignal(), clock.now()
+
+    @property
+    def counts(self) -> bool:
+        """Whether other calls wait behind it: not if its own call has ended."""
+        return self.call is not None and self.call.cr_running
+
+
+class CallPool(Items[T]):
+    """Items that blocking calls wait for.
 
     Nothing here waits inside a lock, and `threading.Condition` is not used: an interrupt inside its
     Python code leaves its lock held for ever.
     """
 
     def __init__(self, most: int, discard: Callable[[T], object]) -> None:
-        self.items: list[PoolItem[T]] = [PoolItem() for _ in range(most)]
-        self._discard = discard
-        self._lock = threading.Lock()
-        self._waiting: list[ThreadSignal] = []
+        super().__init__(most, discard)
+        self._waiting: list[_Place] = []
 
     def take(self, until: float) -> PoolItem[T] | None:
-        """Borrow an item; None if there is none in time. One that carries a value is preferred."""
-        call = running_call()
-        item = self._free(call)
-        if item is not None:
-            return item
-        signal = ThreadSignal()
-        while True:
-            self._waiting.append(signal)
-            # An item that was given back before the signal was in place wakes nobody.
-            item = self._free(call)
-            if item is None:
-                left = until - clock.now()
-                if left <= 0:
-                    self._wait_no_more(signal)
-                    return None
-                signal.wait(min(left, LOOK))
-                signal.clear()
-                item = self._free(call)
-            self._wait_no_more(signal)
-            if item is not None:
-                return item
+        """Borrow an item; None if there is none in time.
 
-    def take_idle(self, wanted: Callable[[T], bool]) -> PoolItem[T] | None:
-        """Borrow an item that is not lent and whose value is wanted; None if there is none now."""
+        None at once if calls of this thread have all of them: a signal handler asks, and they cannot go on before
+        it has returned.
+        """
         call = running_call()
-        with self._lock:
-            for item in self.items:
-                if not item.taken and item.value is not None and wanted(item.value):
-                    item.call = call
-                    item.taken = True
+        item = self.borrow(call) if self._may_borrow(None) else None
+        return item or self._wait(call, until)
+
+    def _wait(self, call: Call | None, until: float) -> PoolItem[T] | None:
+        place = _Place(call)
+        self._waiting.append(place)
+        try:
+            while True:
+                # Also after an item that was given back before the place was in the queue, which woke no call.
+                item = self.borrow(call) if self._may_borrow(place) else None
+                left = until - clock.now()
+                if item is not None or left <= 0 or all(item.is_lent_here for item in self.items):
                     return item
-        return None
+                place.signal.wait(min(left, LOOK))
+                place.signal.clear()
+        finally:
+            with suppress(ValueError):
+                self._waiting.remove(place)
+            self._wake_first()
+
+    def _may_borrow(self, mine: _Place | None) -> bool:
+        """Whether no other call has waited so long that the next item is for that one.
+
+        A thread that gives an item back and asks again is faster than one that is woken. It goes first for a
+        while, because that saves a change of threads, and not for ever. A signal handler has the position of the call
+        that it came upon, which cannot go on before it.
+        """
+        thread = threading.get_ident()
+        for place in self._waiting.copy():
+            if place is mine or place.thread == thread:
+                return True
+            if place.counts:
+                return clock.now() - place.since < PATIENCE
+        return True
 
     def give(self, item: PoolItem[T]) -> None:
         """Take an item back, with the value that it carries now."""
-        item.call = None
-        item.taken = False
-        if self._waiting:
-            self._wake_next()
+        item.give()
+        self._wake_first()
 
     def is_waited_for(self) -> bool:
         """Whether a call waits for an item."""
         return bool(self._waiting)
 
-    def in_use(self) -> int:
-        """How many items are lent now."""
-        return sum(item.taken for item in self.items)
-
-    def idle_values(self) -> list[T]:
-        """Take the values out of all items that are not lent, for the caller to close."""
-        values: list[T] = []
-        with self._lock:
-            for item in self.items:
-                if not item.taken and item.value is not None:
-                    values.append(item.value)
-                    item.value = None
-        return values
-
-    def _free(self, call: Call | None) -> PoolItem[T] | None:
-        """Borrow an item that is free or whose borrower has ended."""
-        found: PoolItem[T] | None = None
-        with self._lock:
-            for item in self.items:
-                if not item.taken and (found is None or (found.value is None and item.value is not None)):
-                    found = item
-                    if item.value is not None:
-                        break
-            if found is None:
-                found = self._abandoned(call)
-            if found is None:
-                return None
-            abandoned = found.taken
-            # An interrupt between these two leaves a free item with a call, which the next borrower replaces.
-            found.call = call
-            found.taken = True
-        if abandoned and found.value is not None:
-            value, found.value = found.value, None
-            self._discard(value)
-        return found
-
-    def _abandoned(self, call: Call | None) -> PoolItem[T] | None:
-        """An item whose borrower has ended, or has come back for another one."""
-        for item in self.items:
-            if has_ended(item.call) or (call is not None and item.call is call):
-                return item
-        return None
-
-    def _wake_next(self) -> None:
+    def _wake_first(self) -> None:
         """Wake the call that has waited longest."""
-        try:
-            self._waiting.pop(0).set()
-        except IndexError:
-            return  # it was served meanwhile
-
-    def _wait_no_more(self, signal: ThreadSignal) -> None:
-        """Leave the queue; a wake-up that came too late goes to the next one."""
-        try:
-            self._waiting.remove(signal)
-        except ValueError:
-            if any(not item.taken for item in self.items) and self._waiting:
-                self._wake_next()
+        woken: int | None = None
+        for place in self._waiting.copy():
+            if woken is None or place.thread == woken:
+                place.signal.set()
+                if place.counts:
+                    woken = place.thread

@@ -16,7 +16,11 @@ from collections.abc import Coroutine
 from types import CoroutineType
 from typing import Any, TypeAlias, cast
 
+from holdfast.runtime.task import LoopTask
+
 Call: TypeAlias = "CoroutineType[Any, Any, Any]"
+Borrower: TypeAlias = "Call | LoopTask"
+"""What takes something and gives it back: a blocking call, or a task of a loop."""
 
 
 class _Calls(threading.local):
@@ -45,11 +49,28 @@ def running_call() -> Call | None:
     return None
 
 
-def has_ended(call: object) -> bool:
-    """Whether a call is over. What was taken outside of any call (None) counts as in use."""
-    return isinstance(call, CoroutineType) and not call.cr_running
+def has_ended(borrower: object) -> bool:
+    """Whether a call or a task is over. What was taken outside of any (None) counts as in use."""
+    if isinstance(borrower, CoroutineType):
+        return not borrower.cr_running
+    done = getattr(borrower, "done", None)
+    return done is not None and bool(done())
 
 
-def runs_here(call: Call | None) -> bool:
+def is_inside(lock: threading.RLock) -> bool:
+    """Whether this thread has this lock: then a signal handler asks, in the middle of a step of its own thread.
+
+    A handler may not wait for a thread that wants the lock, nor see what the step has half done. Its request is
+    refused before anything is sent.
+    """
+    # The only way to ask, and what threading.Condition itself asks.
+    return bool(lock._is_owned())  # type: ignore[attr-defined]
+
+
+UNDER_WAY = "a step of this thread is under way"
+"""Why a request of a signal handler is refused."""
+
+
+def runs_here(borrower: Borrower | None) -> bool:
     """Whether a call is under way in this thread: the running one, or one that a signal handler has come upon."""
-    return call is not None and call.cr_running and call in _calls.begun
+    return isinstance(borrower, CoroutineType) and borrower.cr_running and borrower in _calls.begun

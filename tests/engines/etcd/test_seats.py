@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from holdfast.runtime.blocking import run
 from holdfast.verify.servers.etcd import EtcdServer
 from tests.engines.etcd.conftest import Connect
 from tests.engines.etcd.test_recipe import claim_of, count, keys
+from tests.faults.injection import Injected, Moments, count_moments
 from tests.servers.process import wait_until
 
 
@@ -82,13 +84,35 @@ def test_waiters_that_come_again_and_again_use_the_same_keys(
 
 @pytest.mark.parametrize(("retire", "same"), [(False, True), (True, False)])
 def test_a_key_whose_fate_is_not_known_is_not_used_again(retire: bool, same: bool) -> None:
-    ledger, session = Ledger(), Session("abc", 10.0, 0.0)
+    ledger, session = Ledger("etcd://", threading.RLock()), Session("abc", 10.0, 0.0)
     ledger.begin(session)
     records = [new_record(Claim(f"abc-{n}", "abc", "o", "n.lock", "k"), session, "queued") for n in range(2)]
     first = ledger.enter(records[0], "line/")
     ledger.forget("abc-0", retire=retire)
 
     assert (ledger.enter(records[1], "line/").key == first.key) is same
+
+
+def forgetting() -> tuple[Ledger, str, Callable[[], None]]:
+    """A client's record with one claim, and what forgets that claim."""
+    ledger, session = Ledger("etcd://", threading.RLock()), Session("abc", 10.0, 0.0)
+    ledger.begin(session)
+    entry = ledger.enter(new_record(Claim("abc-0", "abc", "o", "n.lock", "k"), session, "queued"), "line/")
+    ledger.queue(entry, "line/").admit("abc-0")
+    return ledger, "abc-0", lambda: ledger.forget("abc-0")
+
+
+def test_an_interrupt_while_a_claim_is_forgotten_keeps_nothing_of_it() -> None:
+    moments = count_moments(forgetting()[2])
+    for at in range(moments):
+        ledger, claim_id, forget = forgetting()
+        fault = Moments(at, Injected)
+        with suppress(Injected):
+            fault.run(forget)
+        # What the client does for a claim that an ended call has left.
+        ledger.forget(claim_id)
+        kept = ledger.entries, dict(ledger._seats), ledger._owners, ledger._queues
+        assert kept == ({}, {}, {}, {}), fault.where
 
 
 def test_leaving_a_claim_that_is_gone_leaves_the_next_one_alone(connect: Connect) -> None:
@@ -183,7 +207,7 @@ def watches(locks: Any) -> Counter[str]:
     """What is sent from now on; the stream is there, and what was to be watched before is."""
     locks.lock("warm-up").acquire().release()
     wait_until(lambda: watcher(locks)._stream is not None, 10.0, "the stream")
-    with watcher(locks)._lock:
+    with watcher(locks).lock:
         return count(locks)
 
 

@@ -58,7 +58,7 @@ class Scene:
         self.groups.clear()  # the first one asked alone
         assert run(self.crowd.door.take(clock.now() + WITHIN))
         # Shut until the test opens it, not until the call that took it has ended.
-        self.crowd.door._pool.items[0].call = None  # type: ignore[attr-defined]
+        self.crowd.door._pool.items[0].keep_for(None)  # type: ignore[attr-defined]
 
     @property
     def table(self) -> PostgresTable:

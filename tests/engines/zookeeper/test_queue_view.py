@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -21,14 +22,14 @@ def node(number: int, what: str = "x") -> str:
 
 @pytest.fixture
 def view() -> QueueView:
-    return QueueView(LINK, "/queue")
+    return QueueView(LINK, "/queue", threading.RLock())
 
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_view_never_says_that_a_claim_holds_which_does_not(seed: int, start: int) -> None:
     """Others come and go unseen; own claims are told as the server tells them."""
-    chance, view = random.Random(seed), QueueView(LINK, "/queue")
+    chance, view = random.Random(seed), QueueView(LINK, "/queue", threading.RLock())
     there: list[str] = []
     own: set[str] = set()
     number = start

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from math import inf
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 import holdfast
 from holdfast import EngineUnavailable, NotAcquired
-from holdfast.engines.zookeeper.ledger import A_LENGTH, SessionPaths
+from holdfast.core.table.rows import Session
+from holdfast.engines.zookeeper.ledger import A_LENGTH, Entry, Ledger, Member, SessionPaths
+from holdfast.engines.zookeeper.life import Life
+from holdfast.model import Claim
+from tests.faults.injection import Injected, Moments, count_moments
 
 NAME = "n" * 100
 FEW = 1_000
@@ -76,3 +86,27 @@ def test_a_claim_counts_once_and_with_the_bytes_of_its_paths() -> None:
     paths.free("c")
     paths.free("c")
     assert paths._total == 0
+
+
+def forgetting() -> tuple[Member, Callable[[], None]]:
+    """A session with one claim, and what forgets that claim."""
+    ledger = Ledger("zookeeper://")
+    link: Any = SimpleNamespace(over=None, shorter=None, gone={}, drop_watch=lambda *_: None)
+    life = Life(0.0, 0.0, inf, 0.0)
+    member = ledger.members["s"] = Member(ledger.lock, link, Session("s", 10.0, 0.0), life)
+    claim = Claim("s-0", "s", "o", "n.lock", "k")
+    assert member.paths.reserve("s-0", "/k")
+    entry = member.enrol(Entry(claim, link, "/k", "x.s-0", {}, member.join("/k")))
+    return member, lambda: ledger.forget(entry)
+
+
+def test_an_interrupt_while_a_claim_is_forgotten_keeps_nothing_of_it() -> None:
+    moments = count_moments(forgetting()[1])
+    for at in range(moments):
+        member, forget = forgetting()
+        fault = Moments(at, Injected)
+        with suppress(Injected):
+            fault.run(forget)
+        # What the client does for a claim that an ended call has left.
+        forget()
+        assert (member.claims, member.views, member.paths._total) == ({}, {}, 0), fault.where

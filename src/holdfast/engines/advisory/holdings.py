@@ -63,7 +63,8 @@ class Holdings:
     """Everything by claim. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Reentrant: a signal handler may have come upon its thread in here."""
         self.taken: dict[str, Taken] = {}
         self.server = ""
         """The server that everything here is held on; another one would grant the same locks again."""
@@ -149,13 +150,13 @@ class Holdings:
     def watched(self) -> list[Bound]:
         """Every connection with something on it."""
         with self.lock:
-            bounds = [bound for bound in self.wires.values() if bound is not None and bound.claims]
+            bounds = [bound for bound in list(self.wires.values()) if bound is not None and bound.claims]
             return [bound for bound in bounds if bound.wire.alive]
 
     def watchable(self) -> list[Wire]:
         """Every connection that can break."""
         with self.lock:
-            for wire in [wire for wire in self.wires if not wire.alive]:
+            for wire in [wire for wire in list(self.wires) if not wire.alive]:
                 del self.wires[wire]
             return list(self.wires)
 

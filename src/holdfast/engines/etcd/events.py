@@ -80,7 +80,7 @@ class Subscription:
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._letters: deque[tuple[int, LockEvent]] = deque()
         self._last = 0
         self._overflowed = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,8 +11,10 @@ from holdfast.core.table.rows import Session
 from holdfast.engines.etcd.hold_clock import HoldClock
 from holdfast.engines.etcd.keys import Record, Row
 from holdfast.engines.etcd.own_queue import OwnQueue
+from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim
 from holdfast.runtime import clock
+from holdfast.runtime.calls import UNDER_WAY, is_inside
 
 NOBODY = Session("", 0.0, 0.0)
 MOST_REMEMBERED = 1_000
@@ -96,8 +99,10 @@ class Overdue:
 class Ledger:
     """The claims of one client's session, from any thread."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, address: str, lock: threading.RLock) -> None:
+        self._address = address
+        self._lock = lock
+        """One for all that this client knows. Reentrant, so that a thread can tell that it has it."""
         self.base = 0
         """What is added to a revision to make a token; 0 until it was read. Never 0 again: tokens are made of it."""
         self.base_revision = 0
@@ -123,7 +128,7 @@ class Ledger:
             self._queues: dict[str, OwnQueue] = {}
             self._owners: dict[str, set[str]] = {}
             """By owner: its claims, and perhaps some that are gone."""
-            self._seats: dict[str, int] = {}
+            self._seats = defaultdict[str, int](int)
             """By line: a bit for each number that a claim of this session has there."""
 
     def learn_base(self, base: int, revision: int, until: float) -> None:
@@ -135,6 +140,7 @@ class Ledger:
 
     def enter(self, record: Record, line: str) -> Entry:
         """A claim is about to be sent; its entry, with a key that no other claim has."""
+        self._check_free()
         with self._lock:
             entry = self.entries.get(record.claim.id)
             if entry is None:
@@ -142,11 +148,16 @@ class Ledger:
                 entry = self._add(Entry(record, f"{line}{seat}".encode(), line, seat))
             return entry
 
+    def _check_free(self) -> None:
+        """Raise EngineUnavailable if a step of this thread is under way."""
+        if is_inside(self._lock):
+            raise EngineUnavailable(self._address, UNDER_WAY, "not done")
+
     def queue(self, entry: Entry, line: str) -> OwnQueue:
         """The own claims on the name of an entry."""
         if entry.queue is None:
             with self._lock:
-                entry.queue = self._queues.setdefault(line, OwnQueue())
+                entry.queue = self._queues.setdefault(line, OwnQueue(self._lock))
                 entry.queue_of = line
         return entry.queue
 
@@ -168,13 +179,14 @@ class Ledger:
         One comes again when its claim is gone. etcd looks at every key that ever was in a range until it is compacted:
         a line in which each claim had a key of its own would become slower with each.
         """
-        taken = self._seats.get(line, 0)
+        taken = self._seats[line]
         lowest = ~taken & (taken + 1)
         self._seats[line] = taken | lowest
         return lowest.bit_length() - 1
 
     def adopt(self, entry: Entry) -> Entry:
         """A claim is about to be sent that takes over the key of another one."""
+        self._check_free()
         with self._lock:
             return self.entries.get(entry.claim.id) or self._add(entry)
 
@@ -185,6 +197,8 @@ class Ledger:
         return entry
 
     def get(self, claim_id: str) -> Entry | None:
+        """The entry of a claim. Every verb asks for it before it sends anything."""
+        self._check_free()
         return self.entries.get(claim_id)
 
     def free_slot(self, line: str) -> int:
@@ -209,26 +223,29 @@ class Ledger:
 
         An interrupt may come between any two lines. What others wait for is done first, and can be repeated.
         """
-        entry = self.entries.get(claim_id)
+        entry = self.get(claim_id)
         if entry is None:
             return
         if entry.queue is not None:
             for each in entry.queue.remove(entry):
                 self.wake(each)
         with self._lock:
-            if self.entries.pop(claim_id, None) is None:
+            if self.entries.get(claim_id) is not entry:
                 return  # another thread was faster
             claims = self._owners.get(entry.claim.owner, set())
             claims.discard(claim_id)
             if not claims:
                 self._owners.pop(entry.claim.owner, None)
             if entry.line and not retire:
-                seats = self._seats.get(entry.line, 0) & ~(1 << entry.seat)
-                self._seats[entry.line] = seats
-                if not seats:
-                    del self._seats[entry.line]
+                # Without a call, and therefore without an interrupt: a number is given back once, and surely.
+                line, entry.line = entry.line, ""
+                self._seats[line] &= ~(1 << entry.seat)
+                if not self._seats[line]:
+                    del self._seats[line]
             if not entry.queue and self._queues.get(entry.queue_of) is entry.queue:
                 self._queues.pop(entry.queue_of, None)
+            # Last: an interrupt before this leaves an entry, which the next try finds.
+            self.entries.pop(claim_id, None)
 
     def count_down(self, row: Row, seconds: float, reason: str) -> None:
         """A claim of somebody else ends so many seconds after it was first seen, if it is still the same then."""

@@ -28,8 +28,8 @@ def _order(entry: Entry) -> int:
 class OwnQueue:
     """Claims of one client on one name. Everything may be called in any thread."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
         self._placed: list[Entry] = []
         """Those with a key, in the order of its creation."""
         self._entering: set[str] = set()

@@ -57,7 +57,7 @@ class Shared:
 
     def __init__(self, address: str, keys: Keys, watcher: Watcher) -> None:
         self.address, self.keys, self.watcher = address, keys, watcher
-        self.ledger = Ledger()
+        self.ledger = Ledger(address, watcher.lock)
         self.ledger.wake = self._wake
         watcher.reconnected = self.reconnected
         self.deliver: Deliver

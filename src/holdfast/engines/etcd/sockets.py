@@ -190,7 +190,7 @@ class Stream:
         """What is sent into the second wakes the reader, which waits for the first as well."""
         for end in (self._bell, self._rope):
             end.setblocking(False)
-        self._talk, self._lock = Conversation(address, target), threading.Lock()
+        self._talk, self._lock = Conversation(address, target), threading.RLock()
         self._unsent = b""
         self._ended = self._closed = False
         self._poll = select.poll()

@@ -85,7 +85,8 @@ class Watcher:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Also over the claims of the client: a thread that has it begins no other step."""
         self._numbers = itertools.count(1)
         self._watches: dict[int, Watch] = {}
         self._names: dict[str, int] = {}
@@ -114,7 +115,7 @@ class Watcher:
         fresh: bool = False,
     ) -> None:
         """Begin to watch, in the place of what was watched under this name before."""
-        with self._lock:
+        with self.lock:
             self._drop(name)
             # An interrupt may come between any two of these lines: a watch without a name is heard once at most.
             kept = self._idle.pop(key, None) if deletes_only and not end else None
@@ -133,12 +134,12 @@ class Watcher:
 
     def unwatch(self, name: str, seen: int = 0) -> None:
         """End a watch, if there is one of this name. What happened up to the revision `seen` is known already."""
-        with self._lock:
+        with self.lock:
             self._drop(name, seen)
 
     def unwatch_all(self) -> None:
         """End every watch."""
-        with self._lock:
+        with self.lock:
             for name in list(self._names):
                 self._drop(name)
 
@@ -175,7 +176,7 @@ class Watcher:
 
     def stop(self) -> None:
         """End the stream and its thread."""
-        with self._lock:
+        with self.lock:
             self._stopped = True
             thread, stream = self._thread, self._stream
         self._rest.set()
@@ -220,7 +221,7 @@ class Watcher:
             token = self._wire.token(SIGN_IN)
             stream = Stream(self._wire.address, endpoints[at], SERVICE + WATCH, token)
             since = clock.now()
-            with self._lock:
+            with self.lock:
                 if not self._stopped:
                     self._stream = stream
                     self._forget_idle()
@@ -238,7 +239,7 @@ class Watcher:
         except (CallFailed, OSError, ValueError):
             return came
         finally:
-            with self._lock:
+            with self.lock:
                 self._stream = None
             if stream is not None:
                 stream.close()
@@ -251,7 +252,7 @@ class Watcher:
     def _heard(self, response: Any) -> bool:
         """Take what the server has said of one watch; False if it does not allow it."""
         events: Sequence[Any] | None = response.events
-        with self._lock:
+        with self.lock:
             watch = self._watches.get(response.watch_id)
             if response.canceled and not response.compact_revision and (response.created or watch is not None):
                 return False

@@ -18,6 +18,7 @@ from holdfast.engines.etcd.sockets import Connection
 from holdfast.errors import EngineFailure, Outcome
 from holdfast.runtime import clock
 from holdfast.runtime.call_pool import CallPool
+from holdfast.runtime.calls import UNDER_WAY
 
 PER_CALL = 1.0
 """A call to a follower hangs for seconds after its leader has died: nobody waits for that."""
@@ -209,6 +210,8 @@ class Wire:
         until = clock.now() + limit
         # One signs in for all; but each waits for that no longer than it may.
         turn = self._login.take(until)
+        if turn is None and self._login.items[0].is_lent_here:
+            raise CallFailed(CLOSED, UNDER_WAY, sent=False)
         if turn is None:
             raise CallFailed(DEADLINE_EXCEEDED, "others are still signing in", sent=False)
         try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.engines.holdfast.desk import Desk
-from holdfast.engines.holdfast.line import Line
+from holdfast.engines.holdfast.line import Line, UnderWay
 from holdfast.engines.holdfast.words import Request, Step
 from holdfast.engines.resp.wire import Address
+from holdfast.errors import EngineUnavailable
 from holdfast.runtime.blocking import BlockingIo, ThreadSignal
 from holdfast.runtime.call_pool import CallPool
+from holdfast.runtime.calls import UNDER_WAY
 
 
 class ConnectingTurn(CallPool[None]):
@@ -37,10 +39,16 @@ class BlockingWire:
         if not request.repeats:
             # What a server has closed while nobody used it does not take it, and nobody could tell that afterwards.
             link.look()
-        return link.call(request.packed, until)
+        try:
+            return link.call(request.packed, until)
+        except UnderWay:
+            raise EngineUnavailable(self._desk.address, UNDER_WAY, "not done") from None
 
     async def take(self, lock: ConnectingTurn, until: float) -> bool:
-        return lock.take(until) is not None
+        taken = lock.take(until) is not None
+        if not taken and lock.items[0].is_lent_here:
+            raise EngineUnavailable(self._desk.address, UNDER_WAY, "not done")
+        return taken
 
     async def pause(self, seconds: float) -> None:
         ThreadSignal().wait(seconds)

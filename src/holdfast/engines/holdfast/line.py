@@ -28,6 +28,10 @@ Hear = Callable[[list[Any]], None]
 PENDING = object()
 
 
+class UnderWay(Exception):
+    """A signal handler asks while its own thread writes to the connection or reads from it. Nothing was sent."""
+
+
 class Waiter:
     """A request under way."""
 
@@ -53,8 +57,10 @@ class Line:
         self.session: str | None = None
         """For whom it speaks."""
         self._reader = Reader()
-        self._sending, self._reading = threading.Lock(), CallTurn()
-        self._tls_turn = threading.Lock()
+        # Reentrant, so that a signal handler finds out that its own thread is writing, instead of waiting for it.
+        self._sending, self._writes = threading.RLock(), False
+        self._reading = CallTurn()
+        self._tls_turn = threading.RLock()
         """One step at a time: reading and writing at once is not for TLS."""
         self._waiting: deque[Waiter] = deque()
         self._leaving: str | None = None
@@ -99,9 +105,16 @@ class Line:
         waiter = Waiter()
         try:
             with self._sending:
-                if self.problem is not None:
-                    raise Lost(self.problem, sent=False)
-                self._send(waiter, packed, until)
+                if self._writes or self._reading.is_taken_here():
+                    # Only a signal handler gets here. What its thread is doing cannot go on before it has returned.
+                    raise UnderWay
+                self._writes = True
+                try:
+                    if self.problem is not None:
+                        raise Lost(self.problem, sent=False)
+                    self._send(waiter, packed, until)
+                finally:
+                    self._writes = False
         finally:
             if self.problem is not None:
                 self._close()
@@ -311,7 +324,7 @@ class Line:
         A call that begins later sees the problem, and does not touch the file.
         """
         if not self._reading.is_taken():
-            if not self._sending.locked():
+            if not self._writes:
                 self.socket.close()
             self._pass_on()
 

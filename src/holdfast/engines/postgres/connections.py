@@ -17,7 +17,8 @@ from holdfast.engines.signed_notices import SignedNotices
 from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 from holdfast.runtime.call_pool import PoolItem
-from holdfast.runtime.calls import running_call
+from holdfast.runtime.calls import UNDER_WAY, running_call
+from holdfast.runtime.task import running_task
 
 OLDEST_SERVER = 120000
 
@@ -87,11 +88,14 @@ class Connections:
         """Whether notices may have been lost: the wire listens anew, after another one was lost."""
         self._listened = False
         self.closed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._place = 0
 
     async def take(self, until: float) -> Wire:
         """A wire that is ready for use. EngineUnavailable (not done) if there is none in time."""
+        if any(item.is_lent_here for item in self.pool.items):
+            # Only a signal handler gets here. The transaction of its own thread may have locks that it would wait for.
+            raise EngineUnavailable(self.address.shown, UNDER_WAY, "not done")
         item = await self.pool.take(until)
         if item is None:
             raise lost(self.address.shown, "all connections were busy", committing=False)
@@ -114,13 +118,13 @@ class Connections:
         """A wire is lent for longer than the call that took it: it comes back only by `give`."""
         item = self._item(wire)
         if item is not None:
-            item.call = None
+            item.keep_for(None)
 
     def lend(self, wire: Wire) -> None:
-        """A wire that was kept is lent to the running call again."""
+        """A wire that was kept is lent to the running call or task again."""
         item = self._item(wire)
         if item is not None:
-            item.call = running_call()
+            item.keep_for(running_call() or running_task())
 
     def _item(self, wire: Wire) -> PoolItem[Wire] | None:
         return next((item for item in self.pool.items if item.value is wire), None)

@@ -11,7 +11,7 @@ from typing import Protocol
 from holdfast.engines.postgres.wire import WRITE, Wire
 from holdfast.runtime import clock
 from holdfast.runtime.call_pool import CallPool, PoolItem
-from holdfast.runtime.task_turns import TaskTurns, settle
+from holdfast.runtime.task_turns import TaskPool, TaskTurns, settle
 
 
 class Turns(Protocol):
@@ -100,33 +100,6 @@ class ThreadSockets:
         return ThreadPool(most, discard)
 
 
-class TaskPool:
-    """Wires of tasks."""
-
-    def __init__(self, most: int, loop: asyncio.AbstractEventLoop) -> None:
-        self.items: list[PoolItem[Wire]] = [PoolItem() for _ in range(most)]
-        self._turns = TaskTurns(loop, most)
-
-    async def take(self, until: float) -> PoolItem[Wire] | None:
-        if not await self._turns.take(until):
-            return None
-        free = [item for item in self.items if not item.taken]
-        item = next((item for item in free if item.value is not None), free[0])
-        item.taken = True
-        return item
-
-    def give(self, item: PoolItem[Wire]) -> None:
-        item.taken = False
-        self._turns.give()
-
-    def idle_values(self) -> list[Wire]:
-        idle = [item for item in self.items if not item.taken and item.value is not None]
-        values = [item.value for item in idle if item.value is not None]
-        for item in idle:
-            item.value = None
-        return values
-
-
 class LoopSockets:
     """Waits on an event loop."""
 
@@ -164,5 +137,5 @@ class LoopSockets:
     def turns(self) -> TaskTurns:
         return TaskTurns(self._loop)
 
-    def pool(self, most: int, discard: Callable[[Wire], object]) -> TaskPool:
-        return TaskPool(most, self._loop)
+    def pool(self, most: int, discard: Callable[[Wire], object]) -> TaskPool[Wire]:
+        return TaskPool(most, discard, self._loop)

@@ -123,7 +123,7 @@ class Wire:
         self.busy = False
         """Whether something was sent whose answer has not been read to its end."""
         self.alive = True
-        self._closing = threading.Lock()
+        self._closing = threading.RLock()
 
     @property
     def backend_pid(self) -> int:

@@ -33,7 +33,8 @@ class Ledger:
         """A claim is about to be sent; whether its owner has another one."""
         owner = claim.owner
         with self._lock:
-            others = self._counts.get(owner, 0)
+            # Without a call: a signal handler whose claims have the same owner does not come in between.
+            others = self._counts[owner] if owner in self._counts else 0  # noqa: SIM401
             if claim.id in self._locks:
                 return others > 1
             self._locks[claim.id] = None
@@ -65,9 +66,11 @@ class Ledger:
             if claim.id not in self._locks:
                 return None
             # There is none, if the claim is an earlier session's.
-            count = self._counts.pop(claim.owner, 0)
-            if count > 1:
-                self._counts[claim.owner] = count - 1
+            owner = claim.owner
+            if owner in self._counts:
+                self._counts[owner] -= 1
+                if not self._counts[owner]:
+                    del self._counts[owner]
             return self._locks.pop(claim.id)
 
     def not_sent(self, claim: Claim) -> None:

@@ -299,7 +299,7 @@ class NodesPort:
         seen: set[Team] = set()
         while True:
             # Those in use take them by themselves.
-            item = self._teams.take_idle(lambda team: team.behind and team not in seen)
+            item = self._teams.borrow_idle(lambda team: team.behind and team not in seen)
             if item is None:
                 return
             try:

@@ -42,9 +42,9 @@ from holdfast.engines.table_verbs import TableVerbs
 from holdfast.errors import EngineFailure, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock, fork
-from holdfast.runtime.blocking import BlockingIo
+from holdfast.runtime.blocking import BlockingIo, run
 from holdfast.runtime.call_pool import CallPool, PoolItem
-from holdfast.runtime.calls import runs_here
+from holdfast.runtime.calls import UNDER_WAY
 from holdfast.runtime.turns import Turns
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ class SqlitePort:
 
     def call_within(self, request: Command, until: float, patience: float) -> Any:
         """Run a command; Busy if this connection or the file is not to be had in time. Nothing was done then."""
-        if any(item.taken and runs_here(item.call) for item in self.pool.items):
+        if any(item.is_lent_here for item in self.pool.items):
             # Only a signal handler gets here, in the middle of a step of the same thread.
-            raise EngineFailure(self.engine.address, "a step of this thread is under way", "not done")
+            raise EngineFailure(self.engine.address, UNDER_WAY, "not done")
         item = self.pool.take(clock.now() + patience)
         if item is None:
             raise Busy
@@ -288,11 +288,15 @@ class SqliteAsyncioPort:
         if not await self._order.take(until):
             raise self.port.engine.locked()
         try:
-            return self.port.call_within(request, clock.now() + ON_THE_LOOP, 0.0)
+            # As a call of its own: one that a signal handler's exception ends is seen to have ended.
+            return run(self._on_the_loop(request))
         except Busy:
             return await self.loop.run_in_executor(self.port.engine.threads(), self.port.call, request, until)
         finally:
             self._order.give()
+
+    async def _on_the_loop(self, request: Command) -> Any:
+        return self.port.call_within(request, clock.now() + ON_THE_LOOP, 0.0)
 
 
 class SqliteEngine:

@@ -39,12 +39,15 @@ class Answer:
         self._call_back()
 
     def _call_back(self) -> None:
-        """Call what waits. Two threads may do so at the same time: each callback is taken out by one of them."""
+        """Call each callback once: it is taken out by one step, in this thread or another one.
+
+        No lock is held: a signal handler may come upon the caller here, and wait for the connection's thread.
+        """
         while self._callbacks:
             try:
                 callback = self._callbacks.popleft()
             except IndexError:
-                return
+                return  # another thread was faster
             callback(self)
 
     def get(self, *_: Any, **__: Any) -> Any:
@@ -56,7 +59,7 @@ class Answer:
 
     def rawlink(self, callback: Callable[[Answer], object]) -> None:
         """Call this when it is ready; at once if it is."""
-        # In this order: the answer may come in between, and then one of the two threads finds the callback.
         self._callbacks.append(callback)
+        # Looked at after it was added: an answer that came before that has not seen it.
         if self._ready:
             self._call_back()

@@ -60,7 +60,7 @@ class ZooKeeperEngine:
         self._start()
 
     def _start(self) -> None:
-        self.ledger, self.seen = Ledger(), Seen()
+        self.ledger, self.seen = Ledger(self.address), Seen()
         self.watches: dict[str, Watch] = {}
         self.streams: dict[str, Stream] = {}
 

@@ -14,8 +14,10 @@ from holdfast.engines.zookeeper.connection import Message
 from holdfast.engines.zookeeper.life import Life
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.queue_view import QueueView
+from holdfast.errors import EngineUnavailable
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
+from holdfast.runtime.calls import UNDER_WAY, is_inside
 
 A_LENGTH = 4 + 11
 """What a path takes beside its letters: its length, and the sequence number that the server adds."""
@@ -92,7 +94,7 @@ class SessionPaths:
     def __init__(self) -> None:
         self._by_claim: dict[str, int] = {}
         self._total = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def reserve(self, claim_id: str, *paths: str) -> bool:
         """Count the paths of a claim before they are made; False if they would be too many. Safe to repeat."""
@@ -109,13 +111,18 @@ class SessionPaths:
     def free(self, claim_id: str) -> None:
         """The nodes of a claim are gone, or were never asked for."""
         with self._lock:
-            self._total -= self._by_claim.pop(claim_id, 0)
+            if claim_id in self._by_claim:
+                # Without a call, and therefore without an interrupt: the total is always that of the claims.
+                size = self._by_claim[claim_id]
+                del self._by_claim[claim_id]
+                self._total -= size
 
 
 @dataclass(eq=False)
 class Member:
     """A session of ours: its link, and who we are under it."""
 
+    lock: threading.RLock
     link: Link
     session: Session
     life: Life
@@ -125,23 +132,36 @@ class Member:
     paths: SessionPaths = field(default_factory=SessionPaths)
     views: dict[str, QueueView] = field(default_factory=dict)
     """By path: the queues in which it has claims."""
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def join(self, parent: str) -> QueueView:
         """The view of a queue, for one more claim in it."""
         with self.lock:
             view = self.views.get(parent)
             if view is None:
-                view = self.views[parent] = QueueView(self.link, parent)
+                view = self.views[parent] = QueueView(self.link, parent, self.lock)
             view.own += 1
             return view
 
     def part(self, view: QueueView) -> None:
         """One claim less in a queue."""
         with self.lock:
+            # Without a call, and therefore without an interrupt in between.
             view.own -= 1
-            if not view.own:
-                self.views.pop(view.parent, None)
+            if not view.own and view.parent in self.views:
+                del self.views[view.parent]
+
+    def forget(self, entry: Entry) -> None:
+        """A claim is gone. Safe to repeat: an interrupt leaves it as it was, or forgotten."""
+        claim_id, view = entry.claim.id, entry.view
+        with self.lock:
+            if claim_id in self.claims:
+                # Without a call, as above.
+                del self.claims[claim_id]
+                view.own -= 1
+                if not view.own and view.parent in self.views:
+                    del self.views[view.parent]
+        self.link.gone.pop(claim_id, None)
+        self.paths.free(claim_id)
 
     def enrol(self, entry: Entry) -> Entry:
         """Keep a claim that has joined its view."""
@@ -176,8 +196,10 @@ def unpacked(data: bytes) -> dict[str, Any]:
 class Ledger:
     """Everything by session and claim. Safe to use from several threads: each step is one change of a dictionary."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.lock = threading.RLock()
+        """Over all that this client knows. Reentrant, so that a thread can tell that it has it."""
         self.members: dict[str, Member] = {}
         self.reader: Link | None = None
         """For those who only look, while there is no session."""
@@ -186,7 +208,11 @@ class Ledger:
         """By path: when a line was last used here."""
 
     def member(self, session: str) -> Member | None:
-        """A session that is not over. One that we gave up ourselves is ended: every request would keep it alive."""
+        """A session that is not over. One that we gave up ourselves is ended: every request would keep it alive.
+
+        Every verb asks for it before it sends anything: EngineUnavailable if a step of this thread is under way.
+        """
+        self.check_free()
         member = self.members.get(session)
         if member is None or member.link.over is not None:
             return None
@@ -196,6 +222,11 @@ class Ledger:
         member.link.say_farewell()
         return None
 
+    def check_free(self) -> None:
+        """Raise EngineUnavailable if a step of this thread is under way."""
+        if is_inside(self.lock):
+            raise EngineUnavailable(self._address, UNDER_WAY, "not done")
+
     def entry(self, claim: Claim) -> Entry | None:
         member = self.members.get(claim.session)
         return None if member is None else member.claims.get(claim.id)
@@ -204,10 +235,7 @@ class Ledger:
         """Its node is gone."""
         member = self.members.get(entry.claim.session)
         if member is not None:
-            if member.claims.pop(entry.claim.id, None) is not None:
-                member.part(entry.view)
-            member.link.gone.pop(entry.claim.id, None)
-            member.paths.free(entry.claim.id)
+            member.forget(entry)
         entry.unwatch()
 
     def links(self) -> list[Link]:

@@ -70,7 +70,7 @@ class Life:
         self._attached_at = attached_at
         self._requests = deque([Request(attached_at, attached_at), Request(attached_at, answered)])
         self._proof = (sent, negotiated * SHARE, attached_at)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def confirm(self, request: Request, negotiated: float, attached_at: float) -> float:
         """A heartbeat is confirmed, in any thread; for how many seconds from its sending it is good."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -70,9 +70,8 @@ class Link:
         self.changed: Callable[[Link], None] = lambda link: None
         self.shortened: Callable[[Link], None] = lambda link: None
         """Called when a server grants less than those before it, in the connection's thread."""
-        self._waiters: list[Callable[[], None]] = []
-        self._mourners: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
+        self._waiters: deque[Callable[[], None]] = deque()
+        self._mourners: deque[Callable[[], None]] = deque()
         handler = DirectHandler(address, max(SHORTEST_DIAL, min(LONGEST_DIAL, ttl / 6)))
         self.kazoo: Any = Kazoo(
             ",".join(address.hosts), timeout=ttl, handler=handler, connection_retry=RETRY, logger=_log,
@@ -112,19 +111,16 @@ class Link:
 
     def when_changed(self, callback: Callable[[], None]) -> None:
         """Call this once, when the link is connected or over; at once if it is."""
-        with self._lock:
-            if not self.connected and self.over is None:
-                self._waiters.append(callback)
-                return
-        callback()
+        self._waiters.append(callback)
+        # Looked at after it was added: a change before that has not called it.
+        if self.connected or self.over is not None:
+            _call_each(self._waiters)
 
     def when_over(self, callback: Callable[[], None]) -> None:
         """Call this once, when the link is over; at once if it is."""
-        with self._lock:
-            if self.over is None:
-                self._mourners.append(callback)
-                return
-        callback()
+        self._mourners.append(callback)
+        if self.over is not None:
+            _call_each(self._mourners)
 
     def _hear(self, state: str) -> None:
         """kazoo's word on the connection, in the connection's thread."""
@@ -134,27 +130,18 @@ class Link:
             refused = self.kazoo.client_state == KeeperState.AUTH_FAILED
             self._end("the login was refused" if refused else "its session has expired")
         if state != KazooState.SUSPENDED:
-            self._tell_waiters()
+            _call_each(self._waiters)
         self.changed(self)
 
     def _end(self, reason: str) -> None:
-        with self._lock:
-            self.over = self.over or reason
-            mourners, self._mourners = self._mourners, []
-        for mourner in mourners:
-            mourner()
+        self.over = self.over or reason
+        _call_each(self._mourners)
 
     def _ended(self) -> None:
         """The connection's thread is about to end."""
         self._end("its connection was closed")
-        self._tell_waiters()
+        _call_each(self._waiters)
         self.kazoo.close()
-
-    def _tell_waiters(self) -> None:
-        with self._lock:
-            waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            waiter()
 
     def hang_up(self) -> None:
         """Drop the connection, from any thread: kazoo tries the next server."""
@@ -191,6 +178,16 @@ class Link:
         return answer
 
 
+def _call_each(callbacks: deque[Callable[[], None]]) -> None:
+    """Call each callback that is there now, once. Two threads may do so at once; one is taken out by one step."""
+    for _ in range(len(callbacks)):
+        try:
+            callback = callbacks.popleft()
+        except IndexError:
+            return
+        callback()
+
+
 class Batch:
     """Calls `done` when each of several requests has its answer."""
 
@@ -200,6 +197,6 @@ class Batch:
             result.rawlink(self._one)
 
     def _one(self, _: Any) -> None:
-        # One step, in place of a lock that an interrupted caller could keep from the thread that fetches answers.
+        # One step, and therefore without a lock: the last one takes the first number.
         if self._left.pop() == 0:
             self._done()

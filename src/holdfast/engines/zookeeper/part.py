@@ -34,6 +34,7 @@ class Part(Asker):
 
     async def looking(self, until: float) -> Link:
         """A link for what needs no session of ours."""
+        self.ledger.check_free()
         for session in list(self.ledger.members):
             member = self.ledger.member(session)
             if member is not None and member.link.connected:

@@ -277,7 +277,8 @@ class PeopleVerbs(ClaimVerbs):
                 stands = in_order(await self.children(link, parent, until, synced=True))
                 own = next((stand for stand in stands if stand.claim == claim.id), None)
                 if own is not None:
-                    return await self._adopted(Entry(claim, link, parent, own.node, {}, QueueView(link, parent)), until)
+                    view = QueueView(link, parent, self.ledger.lock)
+                    return await self._adopted(Entry(claim, link, parent, own.node, {}, view), until)
                 sender = next((stand for stand in stands if stand.claim == source), None)
                 note = None if sender is None else await self._note(link, sender.session, until)
                 (found,) = [None] if sender is None else await self.contents(link, [f"{parent}/{sender.node}"], until)
@@ -289,7 +290,8 @@ class PeopleVerbs(ClaimVerbs):
                 if not ticket or about.get("ticket") != ticket:
                     return Gone("the text is not the one that hand_over() gave last")
                 node = f"{letters(claim)}.{claim.id}.{sender.node.rpartition('.')[2]}"
-                entry = Entry(claim, link, parent, node, member.describe(claim), QueueView(link, parent))
+                view = QueueView(link, parent, self.ledger.lock)
+                entry = Entry(claim, link, parent, node, member.describe(claim), view)
                 if about.get("hold_left") is not None:
                     # It ends when the sender's hold would have ended, by the server's clock.
                     entry.data["hold_left"], entry.data["handed_at"] = about["hold_left"], found[1].mtime

@@ -21,7 +21,7 @@ from holdfast.engines.zookeeper.link import Link
 class QueueView:
     """The nodes of one queue, in order. It changes in the connection's thread, in the order of the server's replies."""
 
-    def __init__(self, link: Link, parent: str) -> None:
+    def __init__(self, link: Link, parent: str, lock: threading.RLock) -> None:
         self.link, self.parent = link, parent
         self.own = 0
         """How many claims of this client are in the queue, or on their way."""
@@ -31,7 +31,7 @@ class QueueView:
         """When the last list that has come was asked for."""
         self.notes_seen_at = float("-inf")
         """When the notes of the first in the queue were read last."""
-        self._lock = threading.RLock()
+        self._lock = lock
         self._orders: list[int] = []
         self._writers: list[int] = []
         self._stands: dict[int, Stand] = {}
@@ -110,7 +110,8 @@ class QueueView:
                 return
             self._asking = True
             self._told_now.append(tell)
-        self._send(now)
+            # With the lock: a signal handler may not come in between and wait for a list that was not asked for yet.
+            self._send(now)
 
     def _send(self, now: float) -> None:
         self.link.kazoo.get_children_async(self.parent).rawlink(lambda answer: self._answered(answer, now))

@@ -52,7 +52,8 @@ class SessionVerbs(Part):
             raise
         with self.ledger.lock:
             older = [member.link for member in self.ledger.members.values()]
-            member = Member(link, session, Life(sent, self.io.now(), link.negotiated, link.attached_at))
+            life = Life(sent, self.io.now(), link.negotiated, link.attached_at)
+            member = Member(self.ledger.lock, link, session, life)
             self.ledger.members = {session.id: member}
             self.engine.streams.clear()
         for other in older:
