@@ -10,9 +10,11 @@ works, and no call took longer than it may. `make test` takes a few moments of e
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from types import FrameType
 from zlib import crc32
 
 import pytest
@@ -20,7 +22,7 @@ import pytest
 import holdfast
 from tests.conformance.engines import ENGINES, Subject
 from tests.conformance.turns import THOROUGH
-from tests.faults.injection import NEVER_RAN, Injected, Moments, count_moments
+from tests.faults.injection import NEVER_RAN, Injected, Moments, count_moments, goes_on, in_product
 from tests.interrupts.operations import OPERATIONS, Operation, Work, World
 
 TTL = 2.0
@@ -62,6 +64,8 @@ pytestmark = [
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "subject" not in metafunc.fixturenames:
+        return
     subjects = [subject for subject in ENGINES if THOROUGH or subject.like is None]
     metafunc.parametrize("subject", subjects, ids=lambda subject: subject.name)
     metafunc.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -149,3 +153,45 @@ def test_an_interrupt_at_any_moment_leaves_nothing_behind(
             time.sleep(0.05)
         with world.locks.lock("afterwards", wait=1.0) as grant:
             assert grant.valid
+
+
+class Twice(Moments):
+    """Raises at the chosen moment, and once more at a function's entry after it, while the first one is handled."""
+
+    def __init__(self, chosen: int, after: int) -> None:
+        super().__init__(chosen, KeyboardInterrupt)
+        self._after = after
+
+    def run(self, work: Work) -> None:
+        # What a profiler raises switches it off; a tracer goes on.
+        sys.settrace(self._trace)
+        try:
+            super().run(work)
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> None:
+        if self.where and event == "call" and not goes_on(frame) and in_product(frame):
+            self._after -= 1
+            if self._after == 0:
+                error = self.error(self.where)
+                assert error is not None
+                raise error
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 5, 8, 13])
+def test_a_second_interrupt_while_the_first_is_handled_leaves_no_table_half_made(after: int) -> None:
+    url = f"memory://twice-{after}"
+    with holdfast.connect(url, ttl=TTL) as locks, holdfast.connect(url, ttl=TTL) as rival:
+
+        def work(name: str) -> None:
+            with locks.lock(name, wait=1.0):
+                pass
+
+        moments = count_moments(lambda: work("warm"))
+        for at in range(0, moments, 1 if THOROUGH else 3):
+            with suppress(KeyboardInterrupt, holdfast.HoldfastError):
+                Twice(at, after).run(lambda at=at: work(f"twice-{at}"))  # type: ignore[misc]
+            # Any step of any client finds a whole table.
+            with rival.lock("other", wait=1.0):
+                rival.list()

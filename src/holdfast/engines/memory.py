@@ -16,6 +16,7 @@ from holdfast.errors import EngineFailure, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import BlockingIo, ThreadSignal
+from holdfast.runtime.calls import UNDER_WAY
 from holdfast.runtime.turns import Turns
 
 if TYPE_CHECKING:
@@ -54,13 +55,14 @@ class MemoryTable:
         """By session: who takes its notices."""
         # Reentrant, because then a thread can tell whether a step of its own is under way.
         self.lock = threading.RLock()
-        self.under_way = False
+        self.under_way = self.half_made = False
+        """`half_made`: whether an interrupt may have left a change that is not complete."""
 
     def apply(self, command: Command, deliver: Deliver) -> Any:
         with self.lock:
             if self.under_way:
                 # Only a signal handler gets here, in the middle of a step of the same thread.
-                raise EngineFailure("memory://", "a step of this thread is under way", "not done")
+                raise EngineFailure("memory://", UNDER_WAY, "not done")
             self.under_way = True
             try:
                 reply, sent = self._step(command, deliver)
@@ -74,12 +76,12 @@ class MemoryTable:
         """What the command comes to, and whom to tell of it."""
         if isinstance(command, Open):
             self.clients[command.session.id] = deliver
-        try:
-            outcome = apply(command, self.now(), self.rows.answer, self.rows.put, wall=self.wall())
-        except BaseException:
-            # An interrupt can come between two lines of a change: what it left half-made is put right.
+        if self.half_made:
+            # Here, and not when the interrupt came: another one could come in the middle of it, and leave it undone.
             self.rows = self.rows.rebuilt()
-            raise
+        self.half_made = True
+        outcome = apply(command, self.now(), self.rows.answer, self.rows.put, wall=self.wall())
+        self.half_made = False
         sent = [(self.clients[notice.session], notice) for notice in outcome.notices if notice.session in self.clients]
         for id_ in [id_ for id_ in self.clients if id_ not in self.rows.sessions]:
             del self.clients[id_]
@@ -119,22 +121,20 @@ class MemoryAsyncioPort:
 
 
 _tables: dict[str, MemoryTable] = {}
-_tables_lock = threading.Lock()
+"""By name. Each use is one step of a dictionary: a lock would stop a signal handler that connects."""
 
 
 def table(name: str) -> MemoryTable:
     """The table of this name in this process."""
-    with _tables_lock:
-        return _tables.setdefault(name, MemoryTable())
+    return _tables.setdefault(name, MemoryTable())
 
 
 def use_table(name: str, made: MemoryTable | None) -> None:
     """Let clients of this name use a table that was made elsewhere, as tests do; None: forget it."""
-    with _tables_lock:
-        if made is None:
-            _tables.pop(name, None)
-        else:
-            _tables[name] = made
+    if made is None:
+        _tables.pop(name, None)
+    else:
+        _tables[name] = made
 
 
 class MemoryEngine:

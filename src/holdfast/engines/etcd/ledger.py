@@ -11,7 +11,7 @@ from holdfast.core.table.rows import Session
 from holdfast.engines.etcd.hold_clock import HoldClock
 from holdfast.engines.etcd.keys import Record, Row
 from holdfast.engines.etcd.own_queue import OwnQueue
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim
 from holdfast.runtime import clock
 from holdfast.runtime.calls import UNDER_WAY, is_inside
@@ -151,7 +151,7 @@ class Ledger:
     def _check_free(self) -> None:
         """Raise EngineUnavailable if a step of this thread is under way."""
         if is_inside(self._lock):
-            raise EngineUnavailable(self._address, UNDER_WAY, "not done")
+            raise EngineFailure(self._address, UNDER_WAY, "not done")
 
     def queue(self, entry: Entry, line: str) -> OwnQueue:
         """The own claims on the name of an entry."""

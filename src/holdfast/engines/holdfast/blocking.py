@@ -8,7 +8,7 @@ from holdfast.engines.holdfast.desk import Desk
 from holdfast.engines.holdfast.line import Line, UnderWay
 from holdfast.engines.holdfast.words import Request, Step
 from holdfast.engines.resp.wire import Address
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.runtime.blocking import BlockingIo, ThreadSignal
 from holdfast.runtime.call_pool import CallPool
 from holdfast.runtime.calls import UNDER_WAY
@@ -42,12 +42,12 @@ class BlockingWire:
         try:
             return link.call(request.packed, until)
         except UnderWay:
-            raise EngineUnavailable(self._desk.address, UNDER_WAY, "not done") from None
+            raise EngineFailure(self._desk.address, UNDER_WAY, "not done") from None
 
     async def take(self, lock: ConnectingTurn, until: float) -> bool:
         taken = lock.take(until) is not None
         if not taken and lock.items[0].is_lent_here:
-            raise EngineUnavailable(self._desk.address, UNDER_WAY, "not done")
+            raise EngineFailure(self._desk.address, UNDER_WAY, "not done")
         return taken
 
     async def pause(self, seconds: float) -> None:

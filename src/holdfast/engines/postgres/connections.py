@@ -95,7 +95,7 @@ class Connections:
         """A wire that is ready for use. EngineUnavailable (not done) if there is none in time."""
         if any(item.is_lent_here for item in self.pool.items):
             # Only a signal handler gets here. The transaction of its own thread may have locks that it would wait for.
-            raise EngineUnavailable(self.address.shown, UNDER_WAY, "not done")
+            raise EngineFailure(self.address.shown, UNDER_WAY, "not done")
         item = await self.pool.take(until)
         if item is None:
             raise lost(self.address.shown, "all connections were busy", committing=False)

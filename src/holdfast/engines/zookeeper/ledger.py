@@ -14,7 +14,7 @@ from holdfast.engines.zookeeper.connection import Message
 from holdfast.engines.zookeeper.life import Life
 from holdfast.engines.zookeeper.link import Link
 from holdfast.engines.zookeeper.queue_view import QueueView
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
 from holdfast.runtime.calls import UNDER_WAY, is_inside
@@ -225,7 +225,7 @@ class Ledger:
     def check_free(self) -> None:
         """Raise EngineUnavailable if a step of this thread is under way."""
         if is_inside(self.lock):
-            raise EngineUnavailable(self._address, UNDER_WAY, "not done")
+            raise EngineFailure(self._address, UNDER_WAY, "not done")
 
     def entry(self, claim: Claim) -> Entry | None:
         member = self.members.get(claim.session)
