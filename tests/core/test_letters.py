@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from holdfast.core.table import Dictionary, apply
 from holdfast.core.table import commands as cmd
 from holdfast.core.table.rows import Session
@@ -69,8 +71,25 @@ def test_a_watch_that_fell_behind_and_caught_up_hears_again() -> None:
     assert (len(letters.events), letters.last) == (1, last + 1)
 
 
-def test_what_was_fetched_is_forgotten_all_but_the_last() -> None:
+def test_what_was_fetched_is_forgotten_and_the_numbers_go_on() -> None:
     watcher = Watcher()
     watcher.write(5)
+    assert watcher.send(cmd.Fetch("s1", "w", 0)).last == 5
     watcher.send(cmd.Fetch("s1", "w", 5))
-    assert [letter.number for letter in watcher.table.letters["s1", "w"]] == [5]
+    assert watcher.table.letters["s1", "w"] == []
+    watcher.write(1)
+    assert watcher.send(cmd.Fetch("s1", "w", 5)).last == 6
+
+
+@pytest.mark.parametrize("came_since", range(8))
+def test_a_reader_of_a_later_state_is_told_that_events_were_lost_however_many_came_since(came_since: int) -> None:
+    watcher = Watcher()
+    watcher.write(2)
+    watcher.send(cmd.Fetch("s1", "w", 0))
+    # What it has seen up to number 5 is not in this table, which was put back.
+    watcher.write(came_since)
+    for _ in range(2):
+        letters = watcher.send(cmd.Fetch("s1", "w", 5))
+        assert (letters.lost, letters.events, letters.last) == (True, (), 2)
+    goes_on = watcher.send(cmd.Fetch("s1", "w", letters.last))
+    assert (goes_on.lost, len(goes_on.events)) == (False, came_since)

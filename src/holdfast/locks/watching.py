@@ -149,15 +149,18 @@ class Watching:
         self.end.rings(signal)
         self.end.check()
         while True:
-            reply = await client.verbs.fetch(self.session.id, self.id, self.after, self.until())
+            if self.session.over is None:
+                reply = await client.verbs.fetch(self.session.id, self.id, self.after, self.until())
+            else:
+                # An engine that came back with an older state may have the session still: nobody keeps it there.
+                reply = SessionOver()
             if isinstance(reply, SessionOver):
                 # What happened in between was not collected.
                 client.wakeups.forget(self.id)
                 former = self.session
                 await self.begin()
                 if not self.read_anew:
-                    behind = self.session is former
-                    why = "the engine ended it or no longer has it" if behind else "its session ran out"
+                    why = former.over or "the engine ended it or no longer has it"
                     raise HoldfastError(f"events of the watch were missed: {why}; begin it again")
                 return ()
             if reply.overflowed and self.read_anew:

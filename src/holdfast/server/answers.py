@@ -120,6 +120,8 @@ def encode(reply: commands.Reply, resp: Resp, user: User, chosen: str | None = N
             return resp.encode(["cell", version, value])
         case commands.Mismatch(current):
             return resp.encode(["mismatch", current])
+        case commands.Letters(last=last, lost=True):
+            return resp.encode(["lost", last])
         case commands.Letters(events, last, overflowed):
             return resp.encode(["letters", last, int(overflowed), [event(one, user) for one in events]])
         case commands.BreakUnderWay(claims, None):

@@ -137,7 +137,7 @@ def fetch(connection: Connection, frame: Frame) -> bytes | None:
     if subject is not None:
         readable(connection, subject.prefix)
     reply = service.fetch(session, id_, after)
-    if wait and isinstance(reply, commands.Letters) and not reply.events:
+    if wait and isinstance(reply, commands.Letters) and not (reply.events or reply.lost):
         service.fetch_now(session, id_)
         service.waits.fetch(session, id_, after, wait, connection)
         connection.hold()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from tests.faults.children import eventually
+from tests.faults.children import PATIENCE, eventually
 from tests.faults.looks import looked_at
 from tests.servers.lock_server import LockServer
 
@@ -66,3 +67,40 @@ def test_a_holder_keeps_a_grant_over_a_restart(copies: Copies) -> None:
 
         eventually(lambda: "k" in asked, "the grant was not looked at")
         grant.release()
+
+
+@pytest.mark.parametrize("came_since", [0, 1, 3], ids=["fewer", "as many", "more"])
+def test_a_watch_hears_that_the_server_came_back_without_its_events(copies: Copies, came_since: int) -> None:
+    url = copies.server.url
+    with (
+        ThreadPoolExecutor(1) as threads,
+        holdfast.connect(url, ttl=60.0) as watcher,
+        holdfast.connect(url, ttl=60.0) as others,
+    ):
+        with watcher.watch("job") as events:
+            take_turns(others, 1)
+            assert [next(events).type for _ in range(2)] == ["granted", "released"]
+            copies.take()
+            take_turns(others, 1)
+            assert [next(events).type for _ in range(2)] == ["granted", "released"]
+            copies.put_back()
+            with holdfast.connect(url, ttl=60.0) as later:
+                take_turns(later, came_since)
+
+            with pytest.raises(holdfast.HoldfastError, match="lost data"):
+                threads.submit(next, events).result(PATIENCE)
+
+
+def test_a_watch_goes_on_over_a_restart(copies: Copies) -> None:
+    url = copies.server.url
+    with holdfast.connect(url, ttl=60.0) as watcher, holdfast.connect(url, ttl=60.0) as others:
+        with watcher.watch("job") as events:
+            for _ in range(2):
+                take_turns(others, 1)
+                assert [next(events).type for _ in range(2)] == ["granted", "released"]
+                copies.take()
+
+
+def take_turns(locks: holdfast.Client, times: int) -> None:
+    for _ in range(times):
+        locks.lock("job").acquire(wait=30.0).release()

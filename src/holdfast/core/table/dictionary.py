@@ -321,7 +321,7 @@ class Dictionary:
             session = self.sessions.get(watch.session)
             if session is not None and session.expires_at > now:
                 letters = self.letters[key]
-                found.append(ask.WatcherAnswer(watch, letters[-1].number if letters else 0, len(letters)))
+                found.append(ask.WatcherAnswer(watch, letters[-1].number if letters else watch.given, len(letters)))
         return tuple(found)
 
     # Changes

@@ -39,7 +39,7 @@ class Mailboxes:
         if letters is None:
             return None
         found = tuple(letter for letter in letters if letter.number > q.after)
-        return ask.MailboxAnswer(found, letters[0].number if letters else 0)
+        return ask.MailboxAnswer(self.watches[q.session, q.id], found, letters[0].number if letters else 0)
 
     def of(self, session: str) -> int:
         """How many watches a session has."""

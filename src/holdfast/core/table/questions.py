@@ -321,6 +321,7 @@ class Mailbox(NamedTuple):
 
 
 class MailboxAnswer(NamedTuple):
+    watch: Watch
     letters: tuple[Letter, ...]
     """In the order of their numbers."""
     first: int

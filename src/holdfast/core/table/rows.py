@@ -78,6 +78,9 @@ class Watch(NamedTuple):
     kind: str
     """A kind, or the start of kinds that ends in a dot: all of a namespace."""
     prefix: str
+    given: int = 0
+    """The highest number of an event that a fetch has returned. A reader that has seen a higher one comes from a later
+    state than this table's."""
 
     @property
     def of_cell(self) -> bool:

@@ -71,12 +71,15 @@ def fetch(step: Step, command: Fetch) -> Asking[Letters | SessionOver]:
     answer: ask.MailboxAnswer | None = yield ask.Mailbox(command.session, command.id, command.after)
     if answer is None:
         return SessionOver()
-    found, first = answer
-    # The last letter stays until there is another: the numbers go on from it.
-    upto = command.after if found else command.after - 1
-    if 0 < first <= upto:
-        step.changes.append(DropLetters(command.session, command.id, upto))
+    watch, found, first = answer
+    if command.after > watch.given:
+        # A store that was put back to an earlier copy. Events may have come since that have these numbers again.
+        return Letters((), watch.given, overflowed=True, lost=True)
+    if 0 < first <= command.after:
+        step.changes.append(DropLetters(command.session, command.id, command.after))
     last = found[-1].number if found else command.after
+    if last > watch.given:
+        step.changes.append(PutWatch(watch._replace(given=last)))
     # What was fetched is kept until the next fetch, and takes up room until then.
     full = first > 0 and last - first >= MOST_LETTERS
     return Letters(tuple(letter.event for letter in found), last, overflowed=full)

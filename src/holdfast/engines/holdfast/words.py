@@ -300,6 +300,8 @@ def _fetch(command: cmd.Fetch) -> Request:
 def letters(reply: Any) -> cmd.Letters | cmd.SessionOver:
     if reply[0] == b"over":
         return cmd.SessionOver()
+    if reply[0] == b"lost":
+        return cmd.Letters((), reply[1], overflowed=True, lost=True)
     return cmd.Letters(tuple(event(each) for each in reply[3]), reply[1], bool(reply[2]))
 
 

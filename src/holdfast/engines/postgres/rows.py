@@ -184,14 +184,16 @@ def _read_cell(q: ask.CellNow, items: list[Any]) -> ask.CellAnswer:
 
 
 def _read_watchers(q: ask.Watchers, items: list[Any]) -> tuple[ask.WatcherAnswer, ...]:
-    found = ((Watch(*values[:4]), values[4], values[5]) for values in items[0])
+    found = ((Watch(*values[:5]), values[5], values[6]) for values in items[0])
     return tuple(ask.WatcherAnswer(*each) for each in found if each[0].hears(q.kind, q.name))
 
 
 def _read_mailbox(q: ask.Mailbox, items: list[Any]) -> ask.MailboxAnswer | None:
-    there, found, first = items
+    watch, found, first = items
+    if watch is None:
+        return None
     letters = (Letter(q.session, q.id, number, LockEvent(**json.loads(event))) for number, event in found)
-    return ask.MailboxAnswer(tuple(letters), first) if there else None
+    return ask.MailboxAnswer(Watch(*watch), tuple(letters), first)
 
 
 def _one(q: object, items: list[Any]) -> Any:

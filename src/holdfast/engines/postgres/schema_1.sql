@@ -88,6 +88,7 @@ CREATE TABLE watches (
   id      text COLLATE "C" NOT NULL,
   kind    text COLLATE "C" NOT NULL,
   prefix  text COLLATE "C" NOT NULL,
+  given   bigint NOT NULL,
   PRIMARY KEY (session, id)
 );
 

@@ -215,14 +215,14 @@ COUNTER = _question("counter", "int", "(SELECT last FROM counters WHERE bucket =
 WATCHED = _question("watched", "", "EXISTS (SELECT 1 FROM watches)")
 WATCHERS = _question(
     "watchers", "",
-    "(SELECT coalesce(json_agg(json_build_array(w.session, w.id, w.kind, w.prefix,"
-    " (SELECT coalesce(max(number), 0) FROM letters l WHERE l.session = w.session AND l.watch = w.id),"
+    "(SELECT coalesce(json_agg(json_build_array(w.session, w.id, w.kind, w.prefix, w.given,"
+    " (SELECT coalesce(max(number), w.given) FROM letters l WHERE l.session = w.session AND l.watch = w.id),"
     " (SELECT count(*) FROM letters l WHERE l.session = w.session AND l.watch = w.id)) ORDER BY w.session, w.id), '[]')"
     " FROM watches w JOIN sessions s ON s.id = w.session WHERE NOT s.ended)",
 )  # fmt: skip
 MAILBOX = _question(
     "mailbox", "text, text, int8",
-    "EXISTS (SELECT 1 FROM watches WHERE session = $2 AND id = $3)",
+    "(SELECT json_build_array(session, id, kind, prefix, given) FROM watches WHERE session = $2 AND id = $3)",
     "(SELECT coalesce(json_agg(json_build_array(number, event) ORDER BY number), '[]') FROM letters"
     " WHERE session = $2 AND watch = $3 AND number > $4)",
     "(SELECT coalesce(min(number), 0) FROM letters WHERE session = $2 AND watch = $3)",
@@ -305,8 +305,9 @@ DROP_DEAD_CELL = Statement(
     "DELETE FROM cells WHERE kind = $1 AND name = $2 AND expires_at IS NOT NULL AND expires_at <= $3",
 )  # fmt: skip
 PUT_WATCH = Statement(
-    "hf_put_watch", "text, text, text, text",
-    "INSERT INTO watches VALUES ($1, $2, $3, $4) ON CONFLICT (session, id) DO UPDATE SET kind = $3, prefix = $4",
+    "hf_put_watch", "text, text, text, text, int8",
+    "INSERT INTO watches VALUES ($1, $2, $3, $4, $5)"
+    " ON CONFLICT (session, id) DO UPDATE SET kind = $3, prefix = $4, given = $5",
 )  # fmt: skip
 DROP_WATCH = Statement("hf_drop_watch", "text, text", "DELETE FROM watches WHERE session = $1 AND id = $2")
 DROP_WATCH_MAIL = Statement("hf_drop_watch_mail", "text, text", "DELETE FROM letters WHERE session = $1 AND watch = $2")

@@ -312,26 +312,28 @@ class SqliteRows:
 
     def _watchers(self, q: ask.Watchers, now: float) -> tuple[ask.WatcherAnswer, ...]:
         sql = (
-            "SELECT w.session, w.id, w.kind, w.prefix FROM watches w JOIN sessions s ON s.id = w.session"
+            "SELECT w.session, w.id, w.kind, w.prefix, w.given FROM watches w JOIN sessions s ON s.id = w.session"
             " WHERE s.expires_at > ? ORDER BY w.session, w.id"
         )
         watches = [Watch(*found) for found in self.execute(sql, (now,)).fetchall()]
-        count = "SELECT ifnull(max(number), 0), count(*) FROM letters WHERE session = ? AND watch = ?"
+        count = "SELECT ifnull(max(number), ?), count(*) FROM letters WHERE session = ? AND watch = ?"
         return tuple(
-            ask.WatcherAnswer(watch, *self.execute(count, (watch.session, watch.id)).fetchone())
+            ask.WatcherAnswer(watch, *self.execute(count, (watch.given, watch.session, watch.id)).fetchone())
             for watch in watches
             if watch.hears(q.kind, q.name)
         )
 
     def _mailbox(self, q: ask.Mailbox, now: float) -> ask.MailboxAnswer | None:
-        if self.execute("SELECT 1 FROM watches WHERE session = ? AND id = ?", (q.session, q.id)).fetchone() is None:
+        its = "SELECT session, id, kind, prefix, given FROM watches WHERE session = ? AND id = ?"
+        watch = self.execute(its, (q.session, q.id)).fetchone()
+        if watch is None:
             return None
         sql = "SELECT number, event FROM letters WHERE session = ? AND watch = ? AND number > ? ORDER BY number"
         found = self.execute(sql, (q.session, q.id, q.after)).fetchall()
         least = "SELECT ifnull(min(number), 0) FROM letters WHERE session = ? AND watch = ?"
         first: int = self.execute(least, (q.session, q.id)).fetchone()[0]
         letters = (Letter(q.session, q.id, number, LockEvent(**json.loads(event))) for number, event in found)
-        return ask.MailboxAnswer(tuple(letters), first)
+        return ask.MailboxAnswer(Watch(*watch), tuple(letters), first)
 
     # Changes
 
@@ -410,7 +412,7 @@ _PUTS: dict[type, Callable[[SqliteRows, Any], None]] = {
     ch.DropTombstone: _statement("DELETE FROM tombstones WHERE session = ? AND claim_id = ?", lambda c: c),
     ch.PutCell: _statement("INSERT OR REPLACE INTO cells VALUES (?, ?, ?, ?, ?, ?)", lambda c: c.cell[:6]),
     ch.DropCell: _statement("DELETE FROM cells WHERE kind = ? AND name = ?", lambda c: c),
-    ch.PutWatch: _statement("INSERT OR REPLACE INTO watches VALUES (?, ?, ?, ?)", lambda c: c.watch),
+    ch.PutWatch: _statement("INSERT OR REPLACE INTO watches VALUES (?, ?, ?, ?, ?)", lambda c: c.watch),
     ch.DropWatch: SqliteRows._drop_watch,
     ch.PutLetter: SqliteRows._put_letter,
     ch.DropLetters: _statement("DELETE FROM letters WHERE session = ? AND watch = ? AND number <= ?", lambda c: c),

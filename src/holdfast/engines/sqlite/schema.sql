@@ -75,6 +75,7 @@ CREATE TABLE watches (
   id      TEXT NOT NULL,
   kind    TEXT NOT NULL,
   prefix  TEXT NOT NULL,
+  given   INTEGER NOT NULL,
   PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 

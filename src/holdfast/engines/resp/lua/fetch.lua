@@ -1,7 +1,7 @@
 -- The events of a watch after a number; those up to it are forgotten.
 -- ARGV[1] session  ARGV[2] watch id  ARGV[3] number
 -- Returns {'letters', the last number that was given, {number, type, kind, name, owner, claim, ms since the epoch, token, mode, detail}, …},
--- {'lost', the last number} if the client has seen numbers that were never given here, or {'over'}.
+-- {'lost', the highest number that was given here} if the client has seen numbers that were never given here, or {'over'}.
 --@use namespace
 --@use rows
 --@use sessions
@@ -14,12 +14,12 @@ if not living(ARGV[1]) or not its[1] or not call('ZSCORE', P .. 'watches', ARGV[
   return {'over'}
 end
 local last, given, after = tonumber(its[1]), tonumber(its[2] or 0), tonumber(ARGV[3])
-if last > given or after > given then
+if after > given then
+  return {'lost', given}
+end
+if last > given then
   pass_when_full()
   call('HSET', key, 'given', last)
-end
-if after > given then
-  return {'lost', last}
 end
 local found, old = {'letters', last}, 0
 for _, packed in ipairs(call('LRANGE', mail, 0, -1)) do
