@@ -136,6 +136,9 @@ class Speaker:
     def _look(self, actor: str, label: str) -> cmd.Look:
         return cmd.Look(self.claim(actor, label))
 
+    def _claims(self, session: str, after: str = "", most: str = "1000") -> cmd.OwnClaims:
+        return cmd.OwnClaims(session, after, int(most))
+
     def _release(self, actor: str, label: str) -> cmd.Release:
         return cmd.Release(self.claims[actor, label])
 
@@ -211,6 +214,9 @@ class Speaker:
         match reply:
             case Granted(token, slot, hold_left):
                 return f"granted token={token}{_part('slot', slot)}{_part('hold_left', hold_left)}"
+            case cmd.OwnClaimsPage(claims, more):
+                shown = (f"{claim.id}={'waits' if token is None else token}" for claim, token in claims)
+                return " ".join(["claims", *shown, *(["more"] if more else [])])
             case Place(position, blocker):
                 return f"queued place={position}{_behind(blocker)}"
             case Refused(blocker):

@@ -56,6 +56,8 @@ def without_cycles(found: Any) -> Any:
             return replace(found, detail="")
         case cmd.Letters(events):
             return replace(found, events=tuple(map(without_cycles, events)))
+        case cmd.OwnClaimsPage(claims):
+            return replace(found, claims=tuple((replace(claim, waits=True), token) for claim, token in claims))
     return found
 
 
@@ -123,6 +125,18 @@ class Stores(Crowd):
         reply = self.send(cmd.Fetch(*key, self.fetched.get(key, 0)))
         assert reply.last >= self.fetched.get(key, 0)
         self.fetched[key] = reply.last
+
+    @rule(number=numbers, most=st.sampled_from((1, 2, 100)))
+    def own_claims(self, number: int, most: int) -> None:
+        session = self.session(number)
+        page = self.send(cmd.OwnClaims(session, most=most))
+        found: list[str] = []
+        while isinstance(page, cmd.OwnClaimsPage):
+            found += [claim.id for claim, _ in page.claims]
+            if not page.more:
+                assert found == sorted(self.table.by_session.get(session, ()))
+                return
+            page = self.send(cmd.OwnClaims(session, found[-1], most))
 
     @rule(above=st.integers(0, 50))
     def raise_tokens(self, above: int) -> None:

@@ -166,10 +166,10 @@ def test_a_frame_that_comes_byte_by_byte_costs_no_more_than_its_length() -> None
 
 
 WORDS = [
-    "HF.OPEN", "HF.RESUME", "HF.RENEW", "HF.CLOSE", "HF.ACQUIRE", "HF.LOOK", "HF.RELEASE", "HF.LEAVE", "HF.HANDOVER",
-    "HF.ADOPT", "HF.MANY", "HF.BREAK", "HF.INSPECT", "HF.LIST", "HF.CELLGET", "HF.CELLSET", "HF.CELLDEL", "HF.WATCH",
-    "HF.CELLWATCH", "HF.FETCH", "HF.UNWATCH", "HF.HELLO", "HF.RAISE", "PING", "ECHO", "HELLO", "AUTH", "CLIENT",
-    "COMMAND", "INFO", "SELECT", "CONFIG", "RESET",
+    "HF.OPEN", "HF.RESUME", "HF.RENEW", "HF.CLAIMS", "HF.CLOSE", "HF.ACQUIRE", "HF.LOOK", "HF.RELEASE", "HF.LEAVE",
+    "HF.HANDOVER", "HF.ADOPT", "HF.MANY", "HF.BREAK", "HF.INSPECT", "HF.LIST", "HF.CELLGET", "HF.CELLSET", "HF.CELLDEL",
+    "HF.WATCH", "HF.CELLWATCH", "HF.FETCH", "HF.UNWATCH", "HF.HELLO", "HF.RAISE", "PING", "ECHO", "HELLO", "AUTH",
+    "CLIENT", "COMMAND", "INFO", "SELECT", "CONFIG", "RESET",
 ]  # fmt: skip
 OPTIONS = [
     "KIND", "OWNER", "SHARED", "SUBTREE", "LIMIT", "WAIT", "BLOCK", "REENTRANT", "MAXHOLD", "NOTE", "THREAD", "SIDE",
@@ -206,6 +206,7 @@ steps = st.lists(
 ).map("\n".join)
 SHAPES: list[tuple[st.SearchStrategy[Any] | str, ...]] = [
     ("HF.OPEN", sessions, keys, st.just(60_000)), ("HF.RESUME", sessions, keys), ("HF.RENEW", sessions),
+    ("HF.CLAIMS", sessions),
     ("HF.CLOSE", sessions), ("HF.ACQUIRE", claims, names), ("HF.LOOK", claims), ("HF.RELEASE", claims),
     ("HF.LEAVE", claims), ("HF.HANDOVER", claims, st.just("ticket")),
     ("HF.ADOPT", claims, claims, st.just("ticket"), names), ("HF.MANY", sessions, st.just("holdfast.lock"), steps),

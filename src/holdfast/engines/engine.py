@@ -116,6 +116,22 @@ class PatientEngine(Protocol):
 
 
 @runtime_checkable
+class ListingVerbs(Protocol):
+    """Verbs that list what a session has. Where there are none, every grant is asked for by `look`."""
+
+    async def own_claims(self, session: str, until: float) -> list[tuple[Claim, int | None]] | SessionOver:
+        """Every claim of the session, with its token, or None while it waits; as far as `leave` needs it."""
+
+
+@runtime_checkable
+class QuietEngine(Protocol):
+    """An engine whose state can be put back to an earlier copy while no connection is cut."""
+
+    checks_every_beat: ClassVar[bool]
+    """Whether grants are compared after every heartbeat."""
+
+
+@runtime_checkable
 class NarrowEngine(Protocol):
     """An engine that cannot do what its nearest relative can: cells, hand-overs, watching."""
 

@@ -41,6 +41,16 @@ class TableVerbs:
     async def look(self, claim: Claim, until: float) -> Any:
         return await self._call(commands.Look(claim), until)
 
+    async def own_claims(self, session: str, until: float) -> Any:
+        found: list[tuple[Claim, int | None]] = []
+        page = await self._call(commands.OwnClaims(session), until)
+        while isinstance(page, commands.OwnClaimsPage):
+            found += page.claims
+            if not page.more:
+                return found
+            page = await self._call(commands.OwnClaims(session, page.claims[-1][0].id), until)
+        return page
+
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Any:
         return await self._call(commands.Leave(claim, unanswered), until)
 

@@ -210,6 +210,17 @@ class Client:
             spec.name, spec.mode, spec.subtree, spec.limit, waits, False, spec.max_hold, spec.note, thread,
         )  # fmt: skip
 
+    def known_claims(self, session: Session) -> set[str]:
+        """The ids of claims that are held, wanted or being given back. A claim that the engine has and that is not
+        among them, asked for after the engine has listed it, is over as far as this client knows.
+        """
+        # In the order in which claims move on, in other threads: none is missed on its way.
+        known = self.unsettled.claim_ids()
+        with session.lock:
+            known.update(session.holds)
+        known.update(late.claim.id for late in list(self.withdrawals))
+        return known
+
     def drop(self, entry: Entry) -> bool:
         """Hold this entry no more, although the engine has not confirmed it; whether its claim has to be withdrawn."""
         hold, session = entry.hold, entry.session

@@ -154,6 +154,10 @@ class Unsettled:
         """The withdrawal of what was taken out is on record."""
         self._leaving.pop(entry, None)
 
+    def claim_ids(self) -> set[str]:
+        """The claims that running calls take or give back, or that ended calls have left."""
+        return {entry.claim.id for entry in (*self._calls.copy(), *self._leaving.copy())}
+
     def any_seen(self) -> bool:
         """Whether something has to be looked at again soon."""
         return bool(self._seen)

@@ -116,6 +116,9 @@ def encode(reply: commands.Reply, resp: Resp, user: User, chosen: str | None = N
         case commands.Renewed(ttl, gone, next_death, more=more):
             soon = None if next_death is None else ceil(next_death * 1000)
             return resp.encode(["open", ms(ttl), soon, gone, int(more)])
+        case commands.OwnClaimsPage(claims, more):
+            own = [[claim.id, claim.kind, claim.name, token] for claim, token in claims]
+            return resp.encode(["claims", int(more), own])
         case commands.CellValue(value, version):
             return resp.encode(["cell", version, value])
         case commands.Mismatch(current):

@@ -1,4 +1,4 @@
-"""HF.OPEN, HF.RESUME, HF.RENEW, HF.CLOSE, HF.HELLO, HF.RAISE."""
+"""HF.OPEN, HF.RESUME, HF.RENEW, HF.CLAIMS, HF.CLOSE, HF.HELLO, HF.RAISE."""
 
 from __future__ import annotations
 
@@ -136,6 +136,17 @@ def renew(connection: Connection, frame: Frame) -> bytes:
     return answers.encode(reply, connection.resp, connection.user)
 
 
+def own_claims(connection: Connection, frame: Frame) -> bytes:
+    """HF.CLAIMS session [AFTER claim]."""
+    grammar.expect(frame, 2, 4)
+    service = connection.service
+    session = own_session(connection, frame[1])
+    after = grammar.options(frame, 2, AFTER, service.limits).get("after", "")
+    # Others have their turn: each page takes a look at all of them.
+    connection.spent = True
+    return answers.encode(service.step(commands.OwnClaims(session, after)), connection.resp, connection.user)
+
+
 def close(connection: Connection, frame: Frame) -> bytes:
     """HF.CLOSE session. What it held is free at once; passing it on is done in bounded steps."""
     grammar.expect(frame, 2, 2)
@@ -190,6 +201,7 @@ COMMANDS = {
     b"HF.OPEN": open_session,
     b"HF.RESUME": resume,
     b"HF.RENEW": renew,
+    b"HF.CLAIMS": own_claims,
     b"HF.CLOSE": close,
     b"HF.HELLO": hello,
     b"HF.RAISE": raise_tokens,

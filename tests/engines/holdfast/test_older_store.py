@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,3 +105,44 @@ def test_a_watch_goes_on_over_a_restart(copies: Copies) -> None:
 def take_turns(locks: holdfast.Client, times: int) -> None:
     for _ in range(times):
         locks.lock("job").acquire(wait=30.0).release()
+
+
+def test_a_lock_that_was_given_back_since_does_not_stay_held(copies: Copies) -> None:
+    url = copies.server.url
+    with holdfast.connect(url, ttl=300.0) as locks, holdfast.connect(url, ttl=60.0) as others:
+        given_back = [locks.lock("k").acquire(), locks.semaphore("s", limit=1).acquire(), locks.lock("t").acquire()]
+        kept = locks.lock("kept").acquire()
+        copies.take()
+        for grant in given_back:
+            grant.release()
+        copies.put_back()
+
+        for lock in (others.lock("k"), others.semaphore("s", limit=1), others.lock("t")):
+            lock.acquire(wait=30.0).release()
+        kept.release()
+
+
+def test_a_grant_whose_loss_no_heartbeat_explained_at_first_is_looked_at_again(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holdfast.connect(copies.server.url, ttl=20.0) as locks:
+        locks.lock("earlier").acquire(wait=30.0).release()
+        copies.take()
+        grant = locks.lock("later").acquire(wait=30.0)
+        asked = looked_at(locks)
+        failed: list[str] = []
+        core = locks._core
+        assert core.keeper is not None
+        renew = core.keeper.verbs.renew
+
+        async def fails_once(session: str, until: float) -> Any:
+            if "later" in asked and not failed:
+                failed.append(session)
+                raise holdfast.EngineUnavailable(str(core), "it did not answer", "unknown")
+            return await renew(session, until)
+
+        monkeypatch.setattr(core.keeper.verbs, "renew", fails_once)
+        copies.put_back()
+
+        eventually(grant.lost.is_set, "the loss was not reported")
+        assert failed

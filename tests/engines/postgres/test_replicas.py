@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -164,3 +165,32 @@ def test_a_holder_keeps_a_grant_that_the_next_server_has(primary: PostgresServer
         eventually(lambda: sorted(asked) == ["k", "l"], within=60)
         for grant in grants:
             grant.release()
+
+
+def test_what_a_replica_that_was_behind_does_not_know_is_put_right(
+    primary: PostgresServer, replica: PostgresReplica
+) -> None:
+    """Locks that were given back since do not stay held, and a watch hears that its events were lost."""
+    url = f"postgresql://holdfast@127.0.0.1:{primary.port},127.0.0.1:{replica.port}/postgres"
+    with (
+        ThreadPoolExecutor(1) as threads,
+        holdfast.connect(url, ttl=300) as locks,
+        holdfast.connect(url, ttl=300) as others,
+        others.watch("k") as events,
+    ):
+        kept = locks.lock("kept").acquire(wait=60.0)
+        grant = locks.lock("k").acquire(wait=60.0)
+        assert next(events).token == grant.token
+        copied(primary)
+        replica.stop()
+        grant.release()
+        assert next(events).type == "released"
+        primary.kill()
+        replica.start()
+        replica.promote()
+
+        for _ in range(2):
+            others.lock("k").acquire(wait=60.0).release()
+        kept.release()
+        with pytest.raises(holdfast.HoldfastError, match="lost data"):
+            threads.submit(next, events).result(60.0)

@@ -52,6 +52,18 @@ class Look:
 
 
 @dataclass(slots=True)
+class OwnClaims:
+    """Every claim that the session has, at most `most` of them, in the order of their ids. Changes nothing.
+
+    The rest is asked for by `after`, the last id in the reply.
+    """
+
+    session: str
+    after: str = ""
+    most: int = 1_000
+
+
+@dataclass(slots=True)
 class Release:
     """Give a granted claim back, and pass the lock on."""
 
@@ -195,7 +207,7 @@ class RaiseTokens:
 
 
 Command = (
-    Open | Renew | Close | Enter | Look | Release | Leave | HandOver | Adopt | Break | Inspect | List
+    Open | Renew | Close | Enter | Look | OwnClaims | Release | Leave | HandOver | Adopt | Break | Inspect | List
     | CellGet | CellSet | Subscribe | Unsubscribe | Fetch | Sweep | RaiseTokens
     | PassOn | PassOnBelow
 )  # fmt: skip
@@ -242,6 +254,14 @@ class Done:
     next_death: float | None = None
     removed: int = 0
     """How many claims were cleared away."""
+
+
+@dataclass(slots=True)
+class OwnClaimsPage:
+    """Claims of a session, each with its token, or None while it waits; whether there are more."""
+
+    claims: tuple[tuple[Claim, int | None], ...]
+    more: bool = False
 
 
 @dataclass(slots=True)
@@ -310,7 +330,7 @@ class Letters:
 
 Reply = (
     Opened | Renewed | SessionOver | Done | Granted | Place | Refused | Gone | Deadlocked | WrongLimit | TooEntangled
-    | BreakUnderWay | CellValue | Mismatch | Letters | LockInfo | tuple[LockInfo, ...]
+    | OwnClaimsPage | BreakUnderWay | CellValue | Mismatch | Letters | LockInfo | tuple[LockInfo, ...]
 )  # fmt: skip
 
 

@@ -256,10 +256,11 @@ class Dictionary:
 
     def _session_rows(self, q: ask.SessionRows, now: float) -> tuple[Row, ...]:
         rows = self.by_session.get(q.session, {})
-        if len(rows) > MOST_DEAD:
+        if q.after is None and len(rows) > MOST_DEAD:
             # To find the smallest ids takes a look at all of them, for each step.
             return tuple(islice(rows.values(), q.limit))
-        return tuple(rows[id_] for id_ in nsmallest(q.limit, rows))
+        after = q.after or ""
+        return tuple(rows[id_] for id_ in nsmallest(q.limit, (id_ for id_ in rows if id_ > after)))
 
     def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
         return ask.DeadAnswer(
@@ -431,8 +432,7 @@ class Dictionary:
         stones[stone.claim_id] = stone
 
     def _drop_tombstone(self, change: ch.DropTombstone) -> None:
-        stones = self.tombstones.get(change.session, {})
-        stone = stones.pop(change.claim_id, None)
+        stone = self.tombstones.get(change.session, {}).pop(change.claim_id, None)
         if stone is not None:
             self.usage.tombstone(stone, -1)
 

@@ -40,6 +40,7 @@ _STEPS: dict[type, Callable[[Step, Any], Generator[Question, Any, Reply]]] = {
     commands.Sweep: sessions.sweep,
     commands.Enter: lines.enter,
     commands.Look: lines.look,
+    commands.OwnClaims: sessions.own_claims,
     commands.Release: lines.release,
     commands.Leave: lines.leave,
     commands.HandOver: hands.hand_over,
@@ -57,7 +58,7 @@ _STEPS: dict[type, Callable[[Step, Any], Generator[Question, Any, Reply]]] = {
     commands.PassOnBelow: lines.pass_on_below,
 }
 
-READS = frozenset({commands.Look, commands.Inspect, commands.List, commands.CellGet})
+READS = frozenset({commands.Look, commands.OwnClaims, commands.Inspect, commands.List, commands.CellGet})
 """Commands that never change anything: a store may run them without its write lock."""
 
 

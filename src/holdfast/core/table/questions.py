@@ -225,6 +225,8 @@ class SessionRows(NamedTuple):
 
     session: str
     limit: int
+    after: str | None = None
+    """Only those with ids after this one, the first by their ids. None: any."""
 
 
 class Dead(NamedTuple):
@@ -330,6 +332,6 @@ class MailboxAnswer(NamedTuple):
 
 Question = (
     Scene | Departure | Blocker | NextWaiting | Affected | Permits | Held | Position | Busy | Line | WaitingOf
-    | Sessions | Beat | SessionRows | Dead | NextDeath | OnName | Under | RowById | CellNow | Counter | Watched
-    | Watchers | Mailbox | AffectedBelow
+    | Sessions | Beat | SessionRows | Dead | NextDeath | OnName | Under | RowById | CellNow | Counter
+    | Watched | Watchers | Mailbox | AffectedBelow
 )  # fmt: skip

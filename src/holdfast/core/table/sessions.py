@@ -17,6 +17,8 @@ from holdfast.core.table.commands import (
     Notice,
     Open,
     Opened,
+    OwnClaims,
+    OwnClaimsPage,
     Renew,
     Renewed,
     SessionOver,
@@ -50,6 +52,16 @@ def renew(step: Step, command: Renew) -> Asking[Renewed | SessionOver]:
     more = len(gone) == command.most and bool(gone) and gone[-1] != taken[-1]
     swept = yield from sweep(step, Sweep(ROWS_PER_STEP))
     return Renewed(session.ttl, gone, 0.0 if swept.more else swept.next_death, more=more)
+
+
+def own_claims(step: Step, command: OwnClaims) -> Asking[OwnClaimsPage | SessionOver]:
+    """What the session has, so that its client can compare it with what it knows of."""
+    answer: ask.BeatAnswer = yield ask.Beat(command.session, most=0)
+    if not step.alive(answer.session):
+        return SessionOver()
+    rows: tuple[Row, ...] = yield ask.SessionRows(command.session, command.most + 1, command.after)
+    page = rows[: command.most]
+    return OwnClaimsPage(tuple((row.claim, row.token) for row in page), more=len(rows) > len(page))
 
 
 def close(step: Step, command: Close) -> Asking[Done]:

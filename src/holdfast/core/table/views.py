@@ -19,7 +19,7 @@ from holdfast.core.table.commands import (
 )
 from holdfast.core.table.rows import Row, Session, Watch, party
 from holdfast.core.table.step import MOST_LETTERS, Asking, Step
-from holdfast.model import LockInfo
+from holdfast.model import MAX_TOKEN, LockInfo
 
 
 def inspect(step: Step, command: Inspect) -> Asking[LockInfo]:
@@ -55,7 +55,9 @@ def subscribe(step: Step, command: Subscribe) -> Asking[Done | SessionOver]:
     answer: ask.BeatAnswer = yield ask.Beat(command.session, most=0)
     if not step.alive(answer.session):
         return SessionOver()
-    step.changes.append(PutWatch(Watch(command.session, command.id, command.kind, command.prefix)))
+    known: ask.MailboxAnswer | None = yield ask.Mailbox(command.session, command.id, MAX_TOKEN)
+    given = 0 if known is None else known.watch.given
+    step.changes.append(PutWatch(Watch(command.session, command.id, command.kind, command.prefix, given)))
     return Done()
 
 

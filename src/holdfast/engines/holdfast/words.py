@@ -171,6 +171,21 @@ def _look(command: cmd.Look) -> Request:
     return Request(told("HF.LOOK", command.claim.id), standing, command.claim.session)
 
 
+def _own_claims(command: cmd.OwnClaims) -> Request:
+    rest = ("AFTER", command.after) if command.after else ()
+    return Request(told("HF.CLAIMS", command.session, *rest), partial(own_claims, command.session), command.session)
+
+
+def own_claims(session: str, reply: Any) -> cmd.OwnClaimsPage | cmd.SessionOver:
+    """Claims of a session, as far as it takes to withdraw them."""
+    if reply[0] == b"over":
+        return cmd.SessionOver()
+    found = ((*(part.decode() for part in parts), token) for *parts, token in reply[2])
+    return cmd.OwnClaimsPage(
+        tuple((Claim(id_, session, "", kind, name), token) for id_, kind, name, token in found), bool(reply[1])
+    )
+
+
 def _release(command: cmd.Release) -> Step:
     claim = command.claim
     return _new_step((claim, given_back, claim.session, (claim.session, claim.kind), "", claim.id))
@@ -392,6 +407,7 @@ ENCODERS: dict[type, Callable[[Any], Request | Step]] = {
     cmd.Close: _close,
     cmd.Enter: _enter,
     cmd.Look: _look,
+    cmd.OwnClaims: _own_claims,
     cmd.Release: _release,
     cmd.Leave: _leave,
     cmd.HandOver: _hand_over,

@@ -115,6 +115,11 @@ def _under(q: ask.Under) -> Asked:
     return st.UNDER, (*kinds, itself, f"{above}/", f"{above}0", q.limit)
 
 
+def _session_rows(q: ask.SessionRows) -> Asked:
+    low, high = id_range(q.session)
+    return st.SESSION_ROWS, (q.after or low, high, q.limit)
+
+
 QUESTIONS: dict[type, Callable[[Any], Asked]] = {
     ask.Scene: _scene,
     ask.Departure: _departure,
@@ -130,7 +135,7 @@ QUESTIONS: dict[type, Callable[[Any], Asked]] = {
     ask.WaitingOf: lambda q: (st.WAITING_OF, (list(q.owners),)),
     ask.Sessions: lambda q: (st.SESSIONS, (list(q.ids),)),
     ask.Beat: lambda q: (st.BEAT, (q.session, WITHDRAWN)),
-    ask.SessionRows: lambda q: (st.SESSION_ROWS, (*id_range(q.session), q.limit)),
+    ask.SessionRows: _session_rows,
     ask.Dead: lambda q: (st.DEAD, (q.limit,)),
     ask.NextDeath: lambda q: (st.NEXT_DEATH, ()),
     ask.OnName: lambda q: (st.ON_NAME, (q.kind, q.name)),

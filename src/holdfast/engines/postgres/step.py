@@ -46,7 +46,7 @@ SWEEP_AGAIN = 0.05
 """When to look again while somebody else clears up, in seconds."""
 
 
-NO_JUDGES = (cm.Renew, cm.Open, cm.Subscribe, cm.Unsubscribe, cm.Fetch, cm.RaiseTokens)
+NO_JUDGES = (cm.Renew, cm.Open, cm.OwnClaims, cm.Subscribe, cm.Unsubscribe, cm.Fetch, cm.RaiseTokens)
 """Commands that look at nobody else's claims."""
 
 
@@ -227,7 +227,7 @@ class Attempt:
                 if not found[0]:
                     return ask.DeadAnswer((), (), ())
                 self._need(items.pop())
-            case ask.SessionRows():
+            case ask.SessionRows() if not self.reads:
                 self._need(values[4] for values in items[0])
             case ask.NextDeath():
                 self.something_died = bool(items[1])

@@ -306,6 +306,7 @@ class SqliteEngine:
     options = frozenset({"adopt"})
     guarantees = GUARANTEES
     shortest_ttl = 0.1
+    checks_every_beat = True
 
     def __init__(self, url: Url, namespace: str) -> None:
         if url.hosts or url.user:

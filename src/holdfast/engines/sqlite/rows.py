@@ -96,7 +96,7 @@ class SqliteRows:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.execute = connection.execute
-        self.bound = 0
+        self.bound = self._highest = 0
         self.dropped_sessions: list[str] = []
 
     def answer(self, question: ask.Question, now: float) -> Any:
@@ -123,11 +123,12 @@ class SqliteRows:
         values = {"session": claim.session, "id": claim.id, "kind": claim.kind, "name": claim.name}
         found = self.execute(_SCENE, values).fetchone()
         self.bound = found[7]
+        last = self._never_back(found[6])
         return (
             None if found[0] is None else Session(*found[:6]),
             None if found[12] is None else decode(found[12:]),
             None if found[9] is None else Tombstone(claim.id, claim.session, found[9]),
-            found[6],
+            last,
             bool(found[8]),
             bool(found[10]),
             bool(found[11]),
@@ -235,7 +236,7 @@ class SqliteRows:
 
     def _session_rows(self, q: ask.SessionRows, now: float) -> tuple[Row, ...]:
         sql = f"SELECT {_ROW} FROM claims c WHERE c.id > :low AND c.id < :high ORDER BY c.id LIMIT :limit"
-        return self.rows(sql, {"low": f"{q.session}-", "high": f"{q.session}.", "limit": q.limit})
+        return self.rows(sql, {"low": q.after or f"{q.session}-", "high": f"{q.session}.", "limit": q.limit})
 
     def _dead(self, q: ask.Dead, now: float) -> ask.DeadAnswer:
         values = {"now": now, "limit": q.limit}
@@ -305,7 +306,12 @@ class SqliteRows:
 
     def _counter(self, q: ask.Counter, now: float) -> int:
         last, self.bound = self.execute("SELECT last, bound FROM counter").fetchone()
-        return int(last)
+        return self._never_back(last)
+
+    def _never_back(self, last: int) -> int:
+        """The counter, or a higher one that was seen before: the file was put back to an earlier copy then."""
+        self._highest = max(self._highest, last)
+        return self._highest
 
     def _watched(self, q: ask.Watched, now: float) -> bool:
         return self.execute("SELECT 1 FROM watches LIMIT 1").fetchone() is not None
