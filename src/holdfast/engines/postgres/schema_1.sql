@@ -30,6 +30,8 @@ CREATE TABLE sessions (
   buried_at  double precision
 ) WITH (fillfactor = 50);
 CREATE INDEX sessions_mortal ON sessions (expires_at) WHERE buried_at IS NULL;
+-- By their last heartbeats: one that is in the future says that the clock was set back.
+CREATE INDEX sessions_ahead ON sessions ((expires_at - ttl)) WHERE buried_at IS NULL AND NOT ended;
 CREATE INDEX sessions_dead ON sessions (expires_at, id) WHERE ended;
 
 -- A claim id is its session's id, a dash and a number: the index by id is an index by session too.

@@ -14,6 +14,8 @@ _NOW = f"WITH t(now) AS MATERIALIZED (SELECT coalesce($1, {CLOCK}))"
 _AT = "(SELECT now FROM t)"
 # Sessions whose time is over and whose claims may still be here; `t` has to be there.
 UNBURIED = f"SELECT 1 FROM sessions WHERE buried_at IS NULL AND expires_at <= {_AT}"
+# Sessions whose last heartbeat is in the future: the clock was set back. A tenth of a second is not worth a write.
+_AHEAD = "SELECT id FROM sessions WHERE buried_at IS NULL AND NOT ended AND expires_at - ttl > {now} + 0.1::float8"
 # The second item of every answer: whether there are sessions to be declared dead before anybody judges.
 _STALE = f"EXISTS ({UNBURIED} AND NOT ended)"
 
@@ -191,6 +193,7 @@ NEXT_DEATH = _question(
     f" (SELECT min(dies_at) FROM claims WHERE dies_at IS NOT NULL AND dies_at > {_AT})))",
     f"(EXISTS (SELECT 1 FROM sessions s WHERE {_DEAD_SESSIONS.replace('$2', '1')})"
     f" OR {_STALE}"
+    f" OR EXISTS ({_AHEAD.format(now=_AT)})"
     f" OR EXISTS (SELECT 1 FROM claims WHERE dies_at IS NOT NULL AND dies_at <= {_AT})"
     f" OR EXISTS (SELECT 1 FROM cells WHERE expires_at IS NOT NULL AND expires_at <= {_AT}))",
 )  # fmt: skip
@@ -235,6 +238,16 @@ MARK_DEAD = Statement(
     "WITH dead AS (SELECT id FROM sessions WHERE buried_at IS NULL AND NOT ended"
     f" AND expires_at <= (SELECT {CLOCK}) ORDER BY id FOR UPDATE)"
     " UPDATE sessions s SET ended = true FROM dead WHERE s.id = dead.id",
+)  # fmt: skip
+# They would live on for as long as the clock needs to catch up, dead or not. Their rows are locked when the clock is
+# read for their new end: it comes a full ttl after every heartbeat, so no holder gives up later than that.
+BOUND_TIMES = Statement(
+    "hf_bound_times", "",
+    f"WITH t(now) AS MATERIALIZED (SELECT {CLOCK}),"
+    f" ahead AS ({_AHEAD.format(now=_AT)} ORDER BY id FOR UPDATE),"
+    f" bounded AS (UPDATE sessions s SET expires_at = {CLOCK} + s.ttl FROM ahead WHERE s.id = ahead.id RETURNING s.id)"
+    f" UPDATE claims c SET dies_at = {CLOCK} + greatest(c.max_hold, s.ttl) FROM sessions s"
+    f" WHERE EXISTS (SELECT FROM bounded) AND s.id = c.session AND c.dies_at > {_AT} + greatest(c.max_hold, s.ttl)",
 )  # fmt: skip
 LOCK_SESSION = Statement("hf_lock_session", "text", "SELECT FROM sessions WHERE id = $1 FOR NO KEY UPDATE")
 END_SESSION = Statement(

@@ -199,6 +199,7 @@ class Attempt:
             case ask.Dead():
                 if isinstance(self.command, cm.Renew):
                     return ask.DeadAnswer((), (), ())  # cleared up afterwards, in a transaction of its own
+                self.message.call(st.BOUND_TIMES, ())
                 self.message.text(_TRY.format(self.lock_class, SWEEP_LOCK))
         foreseen = self._foreseeable(question)
         found = await self._send([question, *foreseen], until)
