@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from holdfast.core.table.holders import Holders, arrival
+from holdfast.core.table.holders import Holders
+from holdfast.core.table.places import arrival
 from holdfast.core.table.rows import Row
 from holdfast.model import Claim
 from tests.core.test_ends import lines_run

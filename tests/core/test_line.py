@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -24,7 +25,7 @@ from holdfast.core.table.commands import (
     Release,
     Subscribe,
 )
-from holdfast.core.table.line import Ranks
+from holdfast.core.table.places import START, Places
 from holdfast.core.table.rows import Row, Session
 from holdfast.model import Claim, Granted, Mode, Place
 from tests.core.test_ends import lines_run
@@ -90,19 +91,25 @@ def test_positions_do_not_count_the_dead_nor_those_who_left(waiters: int) -> Non
     assert reply.position == waiters - 1 - waiters // 7
 
 
-def test_numbers_below_another_are_counted_right() -> None:
-    random, numbers = Random(1), list(range(0, 6_000, 2))
-    ranks = Ranks(numbers)
-    while numbers:
+def test_places_are_found_in_order_however_they_come_and_go() -> None:
+    random = Random(1)
+    there = [(order, "x") for order in range(0, 6_000, 2)]
+    places = Places(there)
+    while there:
         for wanted in random.sample(range(-1, 6_001), 5):
-            assert ranks.below(wanted) == sum(number < wanted for number in numbers)
-        for gone in random.sample(numbers, min(len(numbers), random.choice((1, 40, 400)))):
-            ranks.remove(gone)
-            numbers.remove(gone)
-        if numbers and random.random() < 0.3:
-            numbers.append(numbers[-1] + 2)
-            ranks.add(numbers[-1])
-    assert ranks.below(10**9) == 0
+            below = [place for place in there if place < (wanted, "")]
+            assert places.below(wanted) == len(below)
+            assert list(places.before(wanted)) == below[::-1]
+            assert list(places.after((wanted, "x"))) == [place for place in there if place > (wanted, "x")]
+        for gone in random.sample(there, min(len(there), random.choice((1, 40, 400)))):
+            places.remove(gone)
+            there.remove(gone)
+        for order in random.sample(range(6_000), random.choice((0, 20, 150)) if len(there) > 1_000 else 0):
+            if (order, "y") not in there:
+                places.add((order, "y"))
+                insort(there, (order, "y"))
+    assert places.below(10**9) == 0
+    assert not list(places.after(START))
 
 
 def test_a_name_with_one_claim_is_held_waited_for_and_given_back() -> None:

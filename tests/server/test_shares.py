@@ -12,6 +12,7 @@ from hypothesis import given
 
 from holdfast.core.table import Dictionary
 from holdfast.core.table.changes import Change
+from holdfast.core.table.rebuilding import rebuilt
 from holdfast.engines.resp.wire import Part, pack
 from holdfast.server import codec, recovery
 from holdfast.server.cluster.mirror import Mirror
@@ -323,7 +324,7 @@ async def count(script: list[tuple[Any, ...]]) -> None:
     usage = inside.service.table.usage
     assert usage == store.load().usage, "after a restart"
     assert usage == store.follower.table.usage, "on a server that takes over"
-    assert usage == inside.service.table.rebuilt().usage
+    assert usage == rebuilt(inside.service.table).usage
     inside.close()
 
 

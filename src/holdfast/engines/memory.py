@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.table import Dictionary, apply
 from holdfast.core.table.commands import Command, Notice, Open
+from holdfast.core.table.rebuilding import rebuilt
 from holdfast.core.urls import Url
 from holdfast.engines.engine import Deliver, nobody
 from holdfast.engines.table_verbs import TableVerbs
@@ -78,9 +79,9 @@ class MemoryTable:
             self.clients[command.session.id] = deliver
         if self.half_made:
             # Here, and not when the interrupt came: another one could come in the middle of it, and leave it undone.
-            self.rows = self.rows.rebuilt()
+            self.rows = rebuilt(self.rows)
         self.half_made = True
-        outcome = apply(command, self.now(), self.rows.answer, self.rows.put, wall=self.wall())
+        outcome = apply(command, self.now(), self.rows.answer, self.rows.put, wall=self.wall(), meter=self.rows)
         self.half_made = False
         sent = [(self.clients[notice.session], notice) for notice in outcome.notices if notice.session in self.clients]
         for id_ in [id_ for id_ in self.clients if id_ not in self.rows.sessions]:

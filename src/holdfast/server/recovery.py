@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.core.table import Dictionary
 from holdfast.core.table.changes import PutCounter, PutSession
+from holdfast.core.table.rebuilding import fill
 from holdfast.core.table.rows import Row
 from holdfast.model import Claim, Mode
 from holdfast.server.codec import Record, Untrusted, parse, put_change
@@ -77,7 +78,7 @@ def rebuild(first_number: int, portions: Iterable[Sequence[Record]], window: Win
     others.sort(key=lambda record: (record[0] != "S", record[0] == "L", record[3] if record[0] == "L" else 0))
     for record in others:
         table.put(put_change(record))
-    table.fill(rows)
+    fill(table, rows)
     return table
 
 

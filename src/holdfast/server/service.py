@@ -51,6 +51,8 @@ MOST_COST_A_TURN = 4_000
 """What all requests of one turn of the loop may cost the table: about 10 ms."""
 WORK_PER_STEP = 256
 """Claims that one step grants or removes for others than its asker. The rest follows in later turns."""
+LOOKS_PER_STEP = 4_000
+"""Rows that one step looks at before it leaves the rest to later turns."""
 LETTERS_AT_ONCE = 1_000
 """Events in one answer."""
 Answer = Callable[[Question, float], Any]
@@ -119,7 +121,7 @@ class Service:
         """Let these count from now on."""
         self.limits, self.users = limits, users
         self.terms = TermsReader(limits)
-        self._bounds = Bounds(WORK_PER_STEP, WORK_PER_STEP, limits.search)
+        self._bounds = Bounds(WORK_PER_STEP, WORK_PER_STEP, limits.search, LOOKS_PER_STEP)
 
     def begin(self) -> None:
         """Load the table, and carry out commands from now on."""
@@ -332,7 +334,7 @@ class Service:
         """Drive a step of the table. If it fails half-way, store and table still agree on what was done."""
         now = self.now
         put = self.table.put
-        step, generator = begin(command, now, self.time_of_day(), bounds=self._bounds)
+        step, generator = begin(command, now, self.time_of_day(), bounds=self._bounds, meter=self.table)
         changes = step.changes
         done = 0
         try:

@@ -28,16 +28,20 @@ def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> A
     rows: dict[str, Row] = {newcomer.id: newcomer}
     # What else its owner waits for does not matter: nobody waits for ever so far, so all of that comes if this does.
     owners: set[str] = {claim.owner} if given is None else set()
-    lines: set[tuple[str, str, bool, float | None]] = set()
+    lines: set[tuple[str, str, str, bool]] = set()
     frontier, most = [newcomer], step.bounds.search
+    looked_at = step.looked_at
     while frontier:
         met = {row.claim.owner for row in frontier}
         for row in frontier:
-            before = row.order if row.claim.mode == "shared" else None
-            line = (row.claim.kind, row.claim.name, row.claim.subtree, before)
-            if line not in lines:
+            line = (row.claim.kind, row.claim.name, row.claim.mode, row.claim.subtree)
+            again = line in lines
+            if not again or row.claim.mode == "shared":
                 lines.add(line)
-                near: tuple[Row, ...] | None = yield ask.Line(row.claim, claim.owner, row.order, most)
+                looks = step.bounds.scan - (step.looked_at - looked_at)
+                near: tuple[Row, ...] | None = None
+                if looks >= 0:
+                    near = yield ask.Line(row.claim, claim.owner, row.order, most, looks, again)
                 if near is None or len(near) + len(rows) > most:
                     return TooEntangled(most)
                 rows.update((found.id, found) for found in near)

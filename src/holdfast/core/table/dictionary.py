@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import nsmallest
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from holdfast.core.table import changes as ch
 from holdfast.core.table import entanglement
 from holdfast.core.table import questions as ask
-from holdfast.core.table.directory import YOUNG, Directory, Name
+from holdfast.core.table.directory import Directory, Name
 from holdfast.core.table.ends import NEVER, Ends
-from holdfast.core.table.holders import MOST_DEAD, arrival
 from holdfast.core.table.line import Line
 from holdfast.core.table.mailboxes import Mailboxes
+from holdfast.core.table.places import arrival
 from holdfast.core.table.rivals import INFINITY, Rivals
 from holdfast.core.table.rows import WITHDRAWN, Cell, Row, Session, Tombstone
 from holdfast.core.table.usage import Usage
@@ -22,6 +22,12 @@ from holdfast.core.table.waiting import Waiting
 from holdfast.model import Claim
 
 NOBODY = ask.Taken(None, 0)
+MOST_DEAD = 1_000
+"""Dead claims that a question passes to find a live one. Beyond these a dead one is in the way until it is removed."""
+MOST_ENDED = 64
+"""The same for sessions that have ended."""
+MOST_SORTED = 10_000
+"""Claims of a session among which the first ones are looked for by their ids."""
 
 
 class Dictionary:
@@ -53,31 +59,6 @@ class Dictionary:
         self.mail = Mailboxes(self.usage)
         self.watches, self.letters = self.mail.watches, self.mail.letters
 
-    def rebuilt(self) -> Dictionary:
-        """The same table, with everything that follows from the rows made anew."""
-        new = Dictionary(self.first_number)
-        new.counters = self.counters
-        puts: list[tuple[Callable[[Any], ch.Change], Iterable[Any]]] = [
-            (ch.PutSession, self.sessions.values()),
-            (ch.PutTombstone, chain.from_iterable(each.values() for each in self.tombstones.values())),
-            (ch.PutCell, self.cells.values()),
-            (ch.PutWatch, self.watches.values()),
-            (ch.PutLetter, chain.from_iterable(self.letters.get(key, ()) for key in self.watches)),
-        ]
-        for make, found in puts:
-            for one in found:
-                new.put(make(one))
-        new.fill(self.rows.values())
-        return new
-
-    def fill(self, rows: Iterable[Row]) -> None:
-        """Take very many claims, into a table that has their sessions and no claims yet."""
-        put, self.directory.patience = self.put_row, INFINITY
-        for row in sorted(rows, key=lambda row: row.order):
-            put(row)
-        self.directory.patience = YOUNG
-        self.directory.settle()
-
     def answer(self, question: ask.Question, now: float) -> Any:
         """The answer to a question of the table."""
         return _ANSWERS[type(question)](self, question, now)
@@ -93,11 +74,10 @@ class Dictionary:
         session = self.sessions.get(row.claim.session)
         return session is not None and session.expires_at > now and (row.dies_at is None or row.dies_at > now)
 
-    def ended(self, now: float) -> list[Session]:
-        """Sessions that have run out and are still here."""
-        if now < self.session_ends.first():
-            return []
-        return [self.sessions[id_] for id_ in self.session_ends.dead(now)]
+    def in_the_way(self, now: float) -> Callable[[Row], bool]:
+        """Whether a row is alive; any row is in the way after so many that are dead."""
+        most = self.looked_at + MOST_DEAD
+        return lambda row: self.looked_at >= most or self.alive(row, now)
 
     def all_alive(self, now: float) -> bool:
         """Whether nothing has died that is still here."""
@@ -109,11 +89,12 @@ class Dictionary:
 
     def blocker(self, claim: Claim, before: float, now: float) -> Row | None:
         """The first live claim that conflicts and came earlier: on the name itself, or else across the path."""
-        return self.rivals.blocker(claim, before, lambda row: self.alive(row, now))
+        self.looked_at += claim.name.count("/")
+        return self.rivals.blocker(claim, before, self.in_the_way(now))
 
     def other_way(self, claim: Claim, now: float) -> Row | None:
         """A live claim across the path that is counted where this one is not, or the other way round."""
-        return self.rivals.other_way(claim, lambda row: self.alive(row, now))
+        return self.rivals.other_way(claim, self.in_the_way(now))
 
     def holding(self, kind: str, name: str, now: float) -> tuple[Row, ...]:
         """The live holders of a name."""
@@ -137,13 +118,13 @@ class Dictionary:
         row = self.rows.get(claim.id) if claim.subtree else None
         # Somebody who waits for the dead alone may go on too, wherever it stands.
         after = row.order if row is not None and self.all_alive(now) else -1
-        found = self.rivals.affected(claim, after, lambda row: self.alive(row, now), most)
-        self.looked_at += len(found)
+        found = self.rivals.affected(claim, after, self.in_the_way(now), most)
+        self.looked_at += len(found) + claim.name.count("/")
         return found
 
     def _affected_below(self, q: ask.AffectedBelow, now: float) -> ask.BelowAnswer:
-        found, further = self.rivals.affected_below(q.claim, q.after, lambda row: self.alive(row, now), q.most)
-        self.looked_at += len(found)
+        found, further = self.rivals.affected_below(q.claim, q.after, self.in_the_way(now), q.most)
+        self.looked_at += len(found) + q.claim.name.count("/")
         return ask.BelowAnswer(tuple(sorted(found)), further)
 
     def last(self, bucket: int) -> int:
@@ -190,17 +171,18 @@ class Dictionary:
         line = self.lines.get((q.kind, q.name))
         if line is None:
             return None
-        queue = line.queue.plain() if q.plain else line.queue
-        return self.first_alive((row for row in queue if row.order > q.after), now)
+        return self.first_alive(line.queue.after(q.after, q.plain), now)
 
     def _held(self, q: ask.Held, now: float) -> Row | None:
         claim = q.claim
         line = self.rivals.line(claim.kind, claim.name)
         if line is None:
             return None
+        mine = line.holders.of(claim.owner)
+        self.looked_at += len(mine) // 4
         covering = (
             row
-            for row in line.holders.of(claim.owner)
+            for row in mine
             if (row.exclusive or claim.mode == "shared")
             and (row.claim.subtree or not claim.subtree)
             and self.alive(row, now)
@@ -214,8 +196,14 @@ class Dictionary:
         ahead = line.queue.ahead(q.order)
         # Those in line have no end of their own: they die with their session. Where very many have died, they count
         # until they are removed: how many wait is for people.
-        ended = [self.by_session.get(session.id, {}) for session in self.ended(now)]
-        if sum(map(len, ended)) <= MOST_DEAD:
+        if now < self.session_ends.first():
+            return ahead
+        sessions = self.session_ends.dead(now, MOST_ENDED + 1)
+        ended = [self.by_session.get(id_, {}) for id_ in sessions]
+        count = sum(map(len, ended))
+        self.looked_at += len(sessions)
+        if len(sessions) <= MOST_ENDED and count <= MOST_DEAD:
+            self.looked_at += count
             ahead -= sum(id_ in line.queue and row.order < q.order for mine in ended for id_, row in mine.items())
         return ahead
 
@@ -224,8 +212,8 @@ class Dictionary:
         return count > (q.claim_id in self.rows)
 
     def _line(self, q: ask.Line, now: float) -> tuple[Row, ...] | None:
-        near, seen = entanglement.near(self.rivals, self.waiting, q, lambda row: self.alive(row, now))
-        self.looked_at += seen
+        near, cost = entanglement.near(self.rivals, self.waiting, q, lambda row: self.alive(row, now))
+        self.looked_at += cost + q.claim.name.count("/")
         return None if near is None else self._few(near, q.most, now)
 
     def _waiting_of(self, q: ask.WaitingOf, now: float) -> tuple[Row, ...] | None:
@@ -256,9 +244,10 @@ class Dictionary:
 
     def _session_rows(self, q: ask.SessionRows, now: float) -> tuple[Row, ...]:
         rows = self.by_session.get(q.session, {})
-        if q.after is None and len(rows) > MOST_DEAD:
+        if q.after is None and len(rows) > MOST_SORTED:
             # To find the smallest ids takes a look at all of them, for each step.
             return tuple(islice(rows.values(), q.limit))
+        self.looked_at += len(rows) // 8
         after = q.after or ""
         return tuple(rows[id_] for id_ in nsmallest(q.limit, (id_ for id_ in rows if id_ > after)))
 
@@ -273,6 +262,7 @@ class Dictionary:
         first = min(self.session_ends.first(), self.mortal.first())
         if first > now:
             return None if first == NEVER else first
+        self.looked_at += (len(self.sessions) + len(self.mortal.moments)) // 8
         ends = [session.expires_at for session in self.sessions.values() if session.expires_at > now]
         ends += [end for end in self.mortal.moments.values() if end > now]
         return min(ends, default=None)
@@ -287,13 +277,11 @@ class Dictionary:
         line = self.rivals.line(q.kind, q.name)
         if line is None:
             return ()
-        holders = line.holders
-        rows: Iterable[Row] = holders
+        rows: Iterable[Row] = line.holders
         if q.order is not None:
-            rows = (row for row in holders if row.order == q.order)
+            rows = line.holders.of_order(q.order)
         elif q.most is not None:
-            rows = holders.after(q.after, q.most, lambda row: self.alive(row, now))
-        self.looked_at += len(holders) // 8
+            rows = line.holders.after(q.after, q.most, lambda row: self.alive(row, now))
         return self._in_order(rows, now)
 
     def rows_on(self, key: Name, now: float, most: int | None = None) -> list[Row]:
@@ -343,6 +331,7 @@ class Dictionary:
         self.rows[id_] = mine[id_] = row
         self._stand(key, row, new)
         if "/" in claim.name:
+            self.looked_at += claim.name.count("/")
             self.rivals.paths.put(row, new)
         if row.dies_at is not None:
             self.mortal.put(id_, row.dies_at)
@@ -385,6 +374,7 @@ class Dictionary:
         if not line:
             self.directory.drop(key)
         if "/" in claim.name:
+            self.looked_at += claim.name.count("/")
             self.rivals.paths.drop(self.rows[id_])
         del self.rows[id_]
         self.usage.claim(claim, -1)
@@ -413,8 +403,9 @@ class Dictionary:
         self.session_ends.put(session.id, session.expires_at)
 
     def _drop_session(self, change: ch.DropSession) -> None:
-        for stone in self.tombstones.pop(change.session, {}).values():
-            self.usage.tombstone(stone, -1)
+        stones = self.tombstones.pop(change.session, {})
+        self.usage.forget_tombstones(change.session, stones)
+        self.looked_at += len(stones) // 8
         self.mail.drop_session(change.session)
         session = self.sessions.pop(change.session, None)
         if session is not None:

@@ -11,33 +11,38 @@ from holdfast.core.table.rivals import Rivals
 from holdfast.core.table.rows import Row
 from holdfast.core.table.waiting import Waiting
 
-MOST_SCANNED = 100_000
-"""Claims under a subtree that are looked through. Where there are more, the search is given up."""
+SCANNED = 4
+"""Claims under a subtree that are passed for the cost of a look at one: nothing is asked about their sessions."""
+OWNERS = 8
+"""The same for owners that two sets may have in common."""
 
 
 def near(
     rivals: Rivals, waiting: Waiting, question: ask.Line, alive: Callable[[Row], bool]
 ) -> tuple[Iterable[Row] | None, int]:
-    """The claims, dead ones too, and how much it costs to look through them. None if that is too much."""
+    """The claims, dead ones too, and how much it costs to find them. None if that is too much."""
     claim, home = question.claim, question.home
     kind, name = claim.kind, claim.name
     found: list[Iterable[Row]] = []
     cost = 0
     line = rivals.line(kind, name)
+    if line is not None and claim.mode == "shared":
+        found.append(line.queue.last_writer(question.before, alive))
+    if question.again:
+        return chain.from_iterable(found), cost
     if line is not None:
         found += [line.holders.owned_among(waiting.by_owner, home), waiting.besides(kind, name, home)]
-        if claim.mode == "shared":
-            found.append(line.queue.last_writer(question.before, alive))
+        cost += min(len(line.holders), len(waiting.by_owner)) // OWNERS
         if line.covering and (claim.mode == "shared" or not claim.subtree):
             # What these wait for under the path, the claim does not wait for.
             found.append(line.covering.queue)
     for above in rivals.covering(kind, names.ancestors(name)):
-        found += [(row for row in above.holders if waiting.matters(row.claim.owner, home)), above.queue]
+        found += [above.holders.owned_among(waiting.by_owner, home), above.queue]
+        cost += min(len(above.holders), len(waiting.by_owner)) // OWNERS
     if claim.subtree:
-        count = rivals.paths.count((kind, name))
-        if count > MOST_SCANNED:
+        cost += rivals.paths.count((kind, name)) // SCANNED
+        if cost > question.looks:
             return None, 0
-        cost = count // 4
         few = claim.mode == "exclusive"
         found.append(row for row in rivals.paths.rows((kind, name)) if waiting.matters_below(row, home, few))
     return chain.from_iterable(found), cost

@@ -141,6 +141,9 @@ def break_lock(step: Step, command: Break) -> Asking[BreakUnderWay]:
     if command.force:
         behind: dict[tuple[str, bool], None] = {}
         for row in holders:
+            if step.is_over:
+                lines.leave_all(step, row.claim)
+                continue
             affected: tuple[str, ...] = yield ask.Affected(row.claim, step.bounds.names)
             lines.leave_rest(step, row.claim, affected)
             behind.update(((name, bool(row.claim.limit)), None) for name in affected)

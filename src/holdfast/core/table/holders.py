@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from heapq import nsmallest
-from itertools import chain, islice
+from collections.abc import Callable, Collection, Iterable, Iterator
+from heapq import merge
+from itertools import chain, islice, takewhile
 
+from holdfast.core.table.places import InOrder, Late, Place, arrival
 from holdfast.core.table.rows import Row
 
 SHORT = 64
 """As many claims as this are looked through rather than sorted by something."""
 
 
-def arrival(row: Row) -> tuple[int, str]:
-    """What rows are sorted by; a re-entered claim has the order of the hold that it continues."""
-    return row.order, row.claim.id
+def first(in_order: Iterable[Row], late: Late | None, before: float, alive: Callable[[Row], bool]) -> Row | None:
+    """The first of rows, alive, that came before `before`: of some in order, and of some that came too late for it."""
+    found = _first(in_order, before, alive)
+    if not late:
+        return found
+    other = _first(late.after(), before if found is None else found.order + 1, alive)
+    if found is None or other is None:
+        return found or other
+    return min(found, other, key=arrival)
 
 
-MOST_DEAD = 10_000
-"""Dead claims that are passed to find a live one. Beyond these a dead one is in the way until it is removed."""
-
-
-def first(in_order: Iterable[Row], early: Iterable[Row], before: float, alive: Callable[[Row], bool]) -> Row | None:
-    """The first of rows, alive, that came before `before`: of many in order, and of some that came too late for it."""
-    found: Row | None = None
-    for passed, row in enumerate(in_order):
+def _first(rows: Iterable[Row], before: float, alive: Callable[[Row], bool]) -> Row | None:
+    for row in rows:
         if row.order >= before:
             break
-        if passed >= MOST_DEAD or alive(row):
-            found = row
-            break
-    for row in early:
-        if row.order < before and (found is None or arrival(row) < arrival(found)) and alive(row):
-            found = row
-    return found
+        if alive(row):
+            return row
+    return None
 
 
 class Slots:
@@ -61,31 +56,31 @@ class Slots:
             self._again[slot] = again - 1
 
 
+NONE = Late()
+"""Of most names: it stays empty."""
+
+
 class Holders:
     """They come and go in any order, and the first of them by arrival is at hand."""
 
-    __slots__ = ("_by_owner", "_early", "_places", "_rows", "_slots", "_writers")
+    __slots__ = ("_by_owner", "_late", "_late_writers", "_rows", "_slots", "_writers")
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[str, Row] = OrderedDict()
-        """By arrival."""
-        self._writers: OrderedDict[str, Row] = OrderedDict()
-        """Those of them that are exclusive."""
-        self._early: dict[str, Row] = {}
-        """The others: one that adopts a grant, or enters again, has its place before the last one."""
+        self._rows, self._writers = InOrder(), InOrder()
+        """By arrival, and those of them that are exclusive."""
+        self._late = self._late_writers = NONE
+        """The others, and those of them that are exclusive."""
         self._by_owner: dict[str, dict[str, Row]] | None = None
-        self._places: list[tuple[int, str]] | None = None
-        """The places of `_rows` in order, and of some that are gone, made when they are gone through page by page."""
         self._slots: Slots | None = None
 
     def __len__(self) -> int:
-        return len(self._rows) + len(self._early)
+        return len(self._rows) + len(self._late)
 
     def __contains__(self, id_: object) -> bool:
-        return id_ in self._rows or id_ in self._early
+        return id_ in self._rows or id_ in self._late
 
     def __iter__(self) -> Iterator[Row]:
-        return chain(self._rows.values(), self._early.values())
+        return chain(self._rows.values(), self._late.values())
 
     @property
     def taken(self) -> int:
@@ -95,23 +90,17 @@ class Holders:
     def put(self, row: Row) -> None:
         """Let it hold; one that does already keeps its place."""
         claim = row.claim
-        rows, early = self._rows, claim.id in self._early
-        if not early and claim.id not in rows:
-            early = bool(rows) and arrival(next(reversed(rows.values()))) >= arrival(row)
+        rows, late = self._rows, claim.id in self._late
+        if not late and claim.id not in rows:
+            late = bool(rows) and arrival(next(reversed(rows.values()))) >= arrival(row)
             if row.slot is not None:
                 self._slots = self._slots or Slots()
                 self._slots.take(row.slot)
-        if early:
-            self._early[claim.id] = row
-        else:
-            if self._places is not None and claim.id not in rows:
-                if not self._places or self._places[-1] < arrival(row):
-                    self._places.append(arrival(row))
-                else:
-                    self._places = None  # the last place is of one that is gone, and later than this
-            rows[claim.id] = row
-            if claim.mode == "exclusive":
-                self._writers[claim.id] = row
+        if late and self._late is NONE:
+            self._late, self._late_writers = Late(), Late()
+        (self._late if late else rows).put(row)
+        if claim.mode == "exclusive":
+            (self._late_writers if late else self._writers).put(row)
         if self._by_owner is not None:
             self._by_owner.setdefault(claim.owner, {})[claim.id] = row
         elif len(self) > SHORT:
@@ -120,12 +109,14 @@ class Holders:
 
     def pop(self, id_: str) -> Row | None:
         """Let it hold no more; None if it did not."""
-        row = self._rows.pop(id_, None) or self._early.pop(id_, None)
-        if row is None:
-            return None
-        if self._places is not None and len(self._places) > SHORT + 2 * len(self._rows):
-            self._places = None
-        self._writers.pop(id_, None)
+        row = self._rows.take(id_)
+        if row is not None:
+            self._writers.take(id_)
+        else:
+            row = self._late.take(id_)
+            if row is None:
+                return None
+            self._late_writers.take(id_)
         if row.slot is not None and self._slots is not None:
             self._slots.give(row.slot)
         if self._by_owner is not None:
@@ -137,24 +128,21 @@ class Holders:
 
     def first(self, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
         """The first of them, alive, in the way of one which came at `before`: only a writer is in a reader's."""
-        if not shared:
-            return first(self._rows.values(), self._early.values(), before, alive)
-        writing = (row for row in self._early.values() if row.claim.mode == "exclusive")
-        return first(self._writers.values(), writing, before, alive)
+        if shared:
+            return first(self._writers.values(), self._late_writers, before, alive)
+        return first(self._rows.values(), self._late, before, alive)
 
-    def after(self, place: tuple[int, str], most: int, alive: Callable[[Row], bool]) -> list[Row]:
+    def after(self, place: Place, most: int | None, alive: Callable[[Row], bool]) -> list[Row]:
         """The first of them, alive, after a place in the order of arrival."""
-        rows = self._rows
-        if self._places is None:
-            self._places = [(row.order, id_) for id_, row in rows.items()]
-        places = self._places
-        later = (places[at] for at in range(bisect_right(places, place), len(places)))
-        found = ((each, rows.get(each[1])) for each in later)
-        in_order = (row for each, row in found if row is not None and arrival(row) == each and alive(row))
-        early = (row for row in self._early.values() if arrival(row) > place and alive(row))
-        return nsmallest(most, chain(islice(in_order, most), early), key=arrival)
+        rows = merge(self._rows.after(place), self._late.after(place), key=arrival)
+        return list(islice(filter(alive, rows), most))
 
-    def of(self, owner: str) -> Iterable[Row]:
+    def of_order(self, order: int) -> Iterator[Row]:
+        """Those with one order: a hold, and what continues it."""
+        for rows in (self._rows, self._late):
+            yield from takewhile(lambda row: row.order == order, rows.after((order, "")))
+
+    def of(self, owner: str) -> Collection[Row]:
         """What one owner holds."""
         if len(self) <= SHORT:
             return [row for row in self if row.claim.owner == owner]

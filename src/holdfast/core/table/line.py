@@ -2,60 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterator
 
 from holdfast.core.table.holders import SHORT, Holders, first
+from holdfast.core.table.places import InOrder
 from holdfast.core.table.rows import Row
-
-CHUNK = 512
-
-
-class Ranks:
-    """How many numbers are below another, in a long row of them that grows at its end and shrinks anywhere."""
-
-    def __init__(self, numbers: Iterable[int]) -> None:
-        self._chunks: list[list[int]] = []
-        self._lowest: list[int] = []
-        """Of each chunk, when it was begun: what it holds is not below it."""
-        for number in numbers:
-            self.add(number)
-
-    def add(self, number: int) -> None:
-        if not self._chunks or len(self._chunks[-1]) >= CHUNK:
-            self._chunks.append([])
-            self._lowest.append(number)
-        self._chunks[-1].append(number)
-
-    def remove(self, number: int) -> None:
-        at = bisect_right(self._lowest, number) - 1
-        chunk = self._chunks[at]
-        del chunk[bisect_left(chunk, number)]
-        if not chunk:
-            del self._chunks[at], self._lowest[at]
-
-    def below(self, number: int) -> int:
-        at = bisect_right(self._lowest, number) - 1
-        if at < 0:
-            return 0
-        return sum(map(len, self._chunks[:at])) + bisect_left(self._chunks[at], number)
 
 
 class Queue:
     """Those in line, in the order of their arrival. Whoever comes, comes last."""
 
-    __slots__ = ("_plain", "_ranks", "_rows", "writers")
+    __slots__ = ("_plain", "_rows", "_writers")
 
     def __init__(self) -> None:
-        # Not a plain dictionary: looking for the first one of it passes all that have gone before.
-        self._rows: OrderedDict[str, Row] = OrderedDict()
-        self.writers: OrderedDict[str, Row] = OrderedDict()
-        """Those of them that are exclusive."""
-        self._plain: OrderedDict[str, Row] | None = None
+        self._rows, self._writers = InOrder(), InOrder()
+        """All, and those of them that are exclusive."""
+        self._plain: InOrder | None = None
         """Those that cover no subtree, once there is one that does."""
-        self._ranks: Ranks | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -66,50 +29,47 @@ class Queue:
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())
 
-    def plain(self) -> Iterator[Row]:
-        """Those that cover no subtree."""
-        return iter((self._rows if self._plain is None else self._plain).values())
+    def after(self, order: int, plain: bool = False) -> Iterator[Row]:
+        """Those that came after `order`; `plain`: and cover no subtree."""
+        rows = self._rows if self._plain is None or not plain else self._plain
+        return rows.after((order + 1, ""))
 
     def put(self, row: Row) -> None:
         """Let it stand in line; one that does already keeps its place."""
         claim = row.claim
-        if self._ranks is not None and claim.id not in self._rows:
-            self._ranks.add(row.order)
         if claim.subtree:
             self._plain = self._rows.copy() if self._plain is None else self._plain
         elif self._plain is not None:
-            self._plain[claim.id] = row
-        self._rows[claim.id] = row
+            self._plain.put(row)
+        self._rows.put(row)
         if claim.mode == "exclusive":
-            self.writers[claim.id] = row
+            self._writers.put(row)
 
     def pop(self, id_: str) -> Row | None:
         """Take it out of the line; None if it was not there."""
-        row = self._rows.pop(id_, None)
+        row = self._rows.take(id_)
         if row is not None:
-            self.writers.pop(id_, None)
+            self._writers.take(id_)
             if self._plain is not None:
-                self._plain.pop(id_, None)
-            if self._ranks is not None:
-                self._ranks.remove(row.order)
+                self._plain.take(id_)
         return row
 
     def ahead(self, order: int) -> int:
         """How many came before `order`, dead or alive."""
         if len(self._rows) <= SHORT:
             return sum(row.order < order for row in self._rows.values())
-        if self._ranks is None:
-            self._ranks = Ranks(row.order for row in self._rows.values())
-        return self._ranks.below(order)
+        return self._rows.places().below(order)
 
-    def last_writer(self, before: float, alive: Callable[[Row], bool]) -> list[Row]:
-        """The last exclusive one that came before `before`, if there is one."""
-        earlier = (row for row in reversed(self.writers.values()) if row.order < before and alive(row))
-        return list(islice(earlier, 1))
+    def last_writer(self, before: float, alive: Callable[[Row], bool]) -> Iterator[Row]:
+        """The last exclusive one that came before `before`, if there is one, and the dead ones behind it."""
+        for row in self._writers.before(before):
+            yield row
+            if alive(row):
+                break
 
     def first(self, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
         """The first of them, alive, in the way of one which came at `before`: only a writer is in a reader's."""
-        return first((self.writers if shared else self._rows).values(), (), before, alive)
+        return first((self._writers if shared else self._rows).values(), None, before, alive)
 
 
 class Line:

@@ -6,6 +6,7 @@ no other rule: queues, readers and writers, and subtrees all follow from it.
 
 from __future__ import annotations
 
+from holdfast.core import names
 from holdfast.core.table import admission, permits
 from holdfast.core.table import questions as ask
 from holdfast.core.table.changes import DropRow, DropTombstone, PutRow, PutTombstone
@@ -193,6 +194,13 @@ def leave_rest(step: Step, claim: Claim, waiting: tuple[str, ...]) -> None:
         step.rest.append(PassOnBelow(claim))
 
 
+def leave_all(step: Step, claim: Claim) -> None:
+    """Leave all that waited for a claim that is gone to later steps."""
+    step.rest += [PassOn(claim.kind, name, bool(claim.limit)) for name in (claim.name, *names.ancestors(claim.name))]
+    if claim.subtree:
+        step.rest.append(PassOnBelow(claim))
+
+
 def pass_on_rest(step: Step, command: PassOn) -> Asking[Done]:
     """Go on where an earlier step ended on this name."""
     step.watched = yield ask.Watched()
@@ -219,7 +227,7 @@ def pass_on(step: Step, kind: str, name: str, counted: bool) -> Asking[None]:
         return
     after, plain = -1, False
     while True:
-        if step.left <= 0:
+        if step.is_over:
             step.rest.append(PassOn(kind, name, counted))
             return
         row: Row | None = yield ask.NextWaiting(kind, name, after, plain)

@@ -19,7 +19,7 @@ from holdfast.core.table import cells, commands, hands, lines, sessions, views
 from holdfast.core.table.changes import Change
 from holdfast.core.table.commands import Command, Notice, Reply
 from holdfast.core.table.questions import Question
-from holdfast.core.table.step import UNBOUNDED, Bounds, Step
+from holdfast.core.table.step import UNBOUNDED, UNCOUNTED, Bounds, Meter, Step
 
 
 @dataclass(slots=True)
@@ -63,10 +63,15 @@ READS = frozenset({commands.Look, commands.OwnClaims, commands.Inspect, commands
 
 
 def begin(
-    command: Command, now: float, wall: float = 0.0, buckets: int = 1, bounds: Bounds = UNBOUNDED
+    command: Command,
+    now: float,
+    wall: float = 0.0,
+    buckets: int = 1,
+    bounds: Bounds = UNBOUNDED,
+    meter: Meter = UNCOUNTED,
 ) -> tuple[Step, Generator[Question, Any, Reply]]:
     """A step to be driven by hand: for a store that has to be awaited, or one that continues steps later."""
-    step = Step(now, wall, buckets, bounds)
+    step = Step(now, wall, buckets, bounds, meter)
     return step, _STEPS[type(command)](step, command)
 
 
@@ -79,9 +84,10 @@ def apply(
     wall: float = 0.0,
     buckets: int = 1,
     bounds: Bounds = UNBOUNDED,
+    meter: Meter = UNCOUNTED,
 ) -> Outcome:
     """Run one step on a store that answers at once and takes changes as they are decided."""
-    step = Step(now, wall, buckets, bounds)
+    step = Step(now, wall, buckets, bounds, meter)
     generator = _STEPS[type(command)](step, command)
     changes = step.changes
     done = 0

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 from holdfast.core import names
 from holdfast.core.table.directory import Name
-from holdfast.core.table.holders import arrival, first
+from holdfast.core.table.holders import first
+from holdfast.core.table.places import Late, arrival
 from holdfast.core.table.rows import Row
 from holdfast.model import Claim
 
@@ -28,8 +29,8 @@ class Paths:
         # Plain dictionaries, because most paths are over locks that nobody waits for: these have to stay small. To pass
         # what has gone from the front of one takes a nanosecond each.
         self._below: dict[str, dict[Name, dict[str, Row]]] = {how: {} for how in MANNERS}
-        self._early: dict[str, dict[Name, dict[str, Row]]] = {how: {} for how in MANNERS}
-        """Those that came too late for the order: one that adopts, or enters again, has its place before the last."""
+        self._late: dict[str, dict[Name, Late]] = {how: {} for how in MANNERS}
+        """Those that came too late for the order."""
         self._in_line: dict[str, dict[Name, list[tuple[int, str]]]] = {how: {} for how in MANNERS}
         """Those that wait: their order and name, sorted."""
 
@@ -39,8 +40,8 @@ class Paths:
     def _all(self) -> dict[tuple[str, Name, str], Row]:
         return {
             (how, key, id_): row
-            for homes in (self._below, self._early)
-            for how, home in homes.items()
+            for how in MANNERS
+            for home in (self._below[how], self._late[how])
             for key, rows in home.items()
             for id_, row in rows.items()
         }
@@ -51,17 +52,20 @@ class Paths:
         """The claim is as given."""
         claim = row.claim
         kind, how, waits = claim.kind, manner(claim), row.token is None
-        below, early = self._below[how], self._early[how]
+        below, late = self._below[how], self._late[how]
         for path in names.ancestors(claim.name):
             key = (kind, path)
             rows = below.get(key)
             if rows is None:
-                home = below if new or key not in early else early
+                in_order = new or key not in late
             elif new:
-                home = below if next(reversed(rows.values())).order < row.order else early
+                in_order = next(reversed(rows.values())).order < row.order
             else:
-                home = below if claim.id in rows else early
-            home.setdefault(key, {})[claim.id] = row
+                in_order = claim.id in rows
+            if in_order:
+                below.setdefault(key, {})[claim.id] = row
+            else:
+                late.setdefault(key, Late()).put(row)
             if new is waits:
                 if new:
                     insort(self._in_line[how].setdefault(key, []), (row.order, claim.name))
@@ -72,14 +76,17 @@ class Paths:
         """The claim is forgotten."""
         claim = row.claim
         how = manner(claim)
-        below, early = self._below[how], self._early[how]
+        below, late = self._below[how], self._late[how]
         for path in names.ancestors(claim.name):
             key = (claim.kind, path)
-            home = below if claim.id in below.get(key, ()) else early
-            rows = home[key]
-            del rows[claim.id]
-            if not rows:
-                del home[key]
+            rows = below.get(key)
+            if rows is not None and rows.pop(claim.id, None) is not None:
+                if not rows:
+                    del below[key]
+            else:
+                late[key].take(claim.id)
+                if not late[key]:
+                    del late[key]
             if row.token is None:
                 self._step_out(how, key, row)
 
@@ -96,7 +103,7 @@ class Paths:
         """Every claim under a path."""
         for how in MANNERS:
             yield from self._below[how].get(key, {}).values()
-            yield from self._early[how].get(key, {}).values()
+            yield from self._late[how].get(key, {}).values()
 
     def first(self, key: Name, shared: bool, before: float, alive: Callable[[Row], bool]) -> Row | None:
         """The first claim under a path, alive, that is in the way of one which came at `before`."""
@@ -112,8 +119,7 @@ class Paths:
         return self._first(COUNTED, key, float("inf"), alive)
 
     def _first(self, how: str, key: Name, before: float, alive: Callable[[Row], bool]) -> Row | None:
-        in_order, early = self._below[how].get(key, {}), self._early[how].get(key, {})
-        return first(in_order.values(), early.values(), before, alive)
+        return first(self._below[how].get(key, {}).values(), self._late[how].get(key), before, alive)
 
     def crowded(self, key: Name) -> bool:
         """Whether anybody stands in line under a path."""
@@ -134,7 +140,7 @@ class Paths:
 
     def count(self, key: Name) -> int:
         """How many claims there are under a path."""
-        return sum(len(home.get(key, ())) for homes in (self._below, self._early) for home in homes.values())
+        return sum(len(home[how].get(key, ())) for how in MANNERS for home in (self._below, self._late))
 
 
 def _order(place: tuple[int, str]) -> int:

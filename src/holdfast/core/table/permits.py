@@ -57,7 +57,7 @@ def pass_on(step: Step, kind: str, name: str) -> Asking[None]:
     """Give free permits to those in line, in order."""
     after, free = -1, None
     while True:
-        if step.left <= 0:
+        if step.is_over:
             step.rest.append(PassOn(kind, name, counted=True))
             return
         row: Row | None = yield ask.NextWaiting(kind, name, after)

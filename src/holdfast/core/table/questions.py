@@ -186,6 +186,10 @@ class Line(NamedTuple):
     home: str = ""
     before: float = inf
     most: int | None = None
+    looks: float = inf
+    """How many rows it may look at; None may be the answer where it would take more."""
+    again: bool = False
+    """It was asked with another `before`: only the last exclusive claim before this one is needed."""
 
 
 class WaitingOf(NamedTuple):

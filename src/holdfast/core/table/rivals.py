@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 from holdfast.core import names
 from holdfast.core.table.directory import Name
-from holdfast.core.table.holders import arrival
 from holdfast.core.table.line import Line
 from holdfast.core.table.paths import Paths
+from holdfast.core.table.places import arrival
 from holdfast.core.table.rows import Row
 from holdfast.model import Claim
 

@@ -83,7 +83,7 @@ def sweep(step: Step, command: Sweep) -> Asking[Done]:
         step.watched = yield ask.Watched()
     left, is_over = command.limit, True
     for row in dead.rows:
-        if step.left <= 0:
+        if step.is_over:
             is_over = False
             break
         yield from retire(step, row)
@@ -123,7 +123,7 @@ def bury(step: Step, session: Session, limit: int) -> Asking[tuple[int, bool]]:
     behind: dict[tuple[str, str, bool], None] = {}
     removed = 0
     for row in rows:
-        if step.left <= 0:
+        if removed and step.is_over:
             break
         waiting: tuple[str, ...] = yield ask.Affected(row.claim, step.bounds.names)
         yield from take_out(step, row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from math import inf
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from holdfast.core import names
 from holdfast.core.table import questions as ask
@@ -30,6 +30,22 @@ COST_OF_A_LETTER = 3
 """What an event costs per watch that hears of it, in the unit of a question."""
 
 
+class Meter(Protocol):
+    """A store that counts what its answers cost."""
+
+    looked_at: int
+    """How many rows it has looked at to answer questions."""
+
+
+class Uncounted:
+    """A store that does not count."""
+
+    looked_at = 0
+
+
+UNCOUNTED = Uncounted()
+
+
 class Bounds(NamedTuple):
     """How much one step may do. What a step leaves over is in `Step.rest`, for later steps."""
 
@@ -39,6 +55,10 @@ class Bounds(NamedTuple):
     """Names under a subtree that it looks at, to pass locks on. None: all."""
     search: int = 20_000
     """Claims that a search for a deadlock looks at. A claim that would need more is refused."""
+    looks: float = inf
+    """Rows that it looks at to pass locks on, dead ones for the most part."""
+    scan: float = 25_000
+    """Rows that a search for a deadlock looks at to find those claims; four under a subtree count like one."""
 
 
 UNBOUNDED = Bounds()
@@ -47,10 +67,16 @@ UNBOUNDED = Bounds()
 class Step:
     """What one command may use and has to leave behind."""
 
-    __slots__ = ("bounds", "buckets", "changes", "cost", "last", "left", "notices", "now", "rest", "wall", "watched")
+    __slots__ = (
+        "_meter", "_most", "bounds", "buckets", "changes", "cost", "last", "left", "notices", "now", "rest", "wall",
+        "watched",
+    )  # fmt: skip
 
-    def __init__(self, now: float, wall: float, buckets: int, bounds: Bounds = UNBOUNDED) -> None:
+    def __init__(
+        self, now: float, wall: float, buckets: int, bounds: Bounds = UNBOUNDED, meter: Meter = UNCOUNTED
+    ) -> None:
         self.now, self.wall, self.buckets, self.bounds = now, wall, buckets, bounds
+        self._meter, self._most = meter, meter.looked_at + bounds.looks
         self.changes: list[Change] = []
         self.notices: list[Notice] = []
         self.rest: list[PassOn | PassOnBelow] = []
@@ -61,6 +87,16 @@ class Step:
         """What it did beside its questions, in the unit of a question."""
         self.last: dict[int, int] = {}
         self.watched = False
+
+    @property
+    def looked_at(self) -> int:
+        """How many rows the store has looked at, as far as it counts them."""
+        return self._meter.looked_at
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its bounds are reached: the rest is for later steps."""
+        return self.left <= 0 or self._meter.looked_at >= self._most
 
     def bucket(self, name: str) -> int:
         """The counter that serves `name`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from holdfast.core.table.rows import Cell, Session, Tombstone, Watch
@@ -73,8 +73,14 @@ class Usage:
 
     def tombstone(self, stone: Tombstone, count: int) -> None:
         """A claim that has ended is remembered, or forgotten."""
-        size = count * len(stone.claim_id)
-        for account in (self.total, self.of_session(stone.session)):
+        self._tombstones(stone.session, count, count * len(stone.claim_id))
+
+    def forget_tombstones(self, session: str, claim_ids: Collection[str]) -> None:
+        """The claims that were remembered for a session are forgotten."""
+        self._tombstones(session, -len(claim_ids), -sum(map(len, claim_ids)))
+
+    def _tombstones(self, session: str, count: int, size: int) -> None:
+        for account in (self.total, self.of_session(session)):
             account.claims += count
             account.withdrawn += count
             account.claim_bytes += size
