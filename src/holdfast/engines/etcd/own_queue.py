@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from holdfast.engines.claim_turns import NameTurns
 
 if TYPE_CHECKING:
     from holdfast.engines.etcd.ledger import Entry
@@ -32,40 +33,23 @@ class OwnQueue:
         self._lock = lock
         self._placed: list[Entry] = []
         """Those with a key, in the order of its creation."""
-        self._entering: set[str] = set()
-        self._unsent: OrderedDict[str, None] = OrderedDict()
+        self._turns = NameTurns()
+        """Those that are on their way, and those that wait to be sent."""
 
     def __bool__(self) -> bool:
-        return bool(self._placed or self._entering or self._unsent)
+        return bool(self._placed or self._turns)
 
     # Before a claim is sent
 
     def admit(self, claim_id: str) -> bool:
         """Whether a claim may be sent now. If not, it is called when its turn has come."""
         with self._lock:
-            if claim_id in self._entering:
-                return True
-            if claim_id in self._unsent:
-                return False
-            if self._unsent or len(self._entering) >= MOST_ENTERING:
-                self._unsent[claim_id] = None
-                return False
-            self._entering.add(claim_id)
-            return True
+            return self._turns.admit(claim_id, MOST_ENTERING)
 
     def entered(self, claim_id: str) -> list[str]:
         """Its enter is over, however it went. Returns the claims whose turn has come."""
         with self._lock:
-            self._entering.discard(claim_id)
-            return self._call()
-
-    def _call(self) -> list[str]:
-        called = []
-        while self._unsent and len(self._entering) < MOST_ENTERING:
-            claim_id, _ = self._unsent.popitem(last=False)
-            self._entering.add(claim_id)
-            called.append(claim_id)
-        return called
+            return self._turns.end(claim_id, MOST_ENTERING)
 
     # Once it has a key
 
@@ -114,10 +98,7 @@ class OwnQueue:
     def remove(self, entry: Entry) -> list[str]:
         """It is over. Returns the claims that have to be woken: they are the next ones to ask, or to be sent."""
         with self._lock:
-            claim_id = entry.claim.id
-            self._entering.discard(claim_id)
-            self._unsent.pop(claim_id, None)
-            woken = self._call()
+            woken = self._turns.end(entry.claim.id, MOST_ENTERING)
             at = self._find(entry)
             if at is None:
                 return woken

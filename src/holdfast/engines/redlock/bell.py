@@ -33,8 +33,8 @@ class Bell:
         return self._flag
 
     def try_at(self, claim_id: str, due: float) -> None:
-        """Wake the waiter with this claim then."""
-        self._due[claim_id] = due
+        """Wake the waiter with this claim then, or sooner if it is due sooner."""
+        self._due[claim_id] = min(due, self._due.get(claim_id, due))
         self._changed.set()
 
     def forget(self, claim_id: str) -> None:

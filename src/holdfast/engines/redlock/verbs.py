@@ -7,10 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core import quorum
-from holdfast.core.backoff import full_jitter
 from holdfast.core.names import matches
 from holdfast.core.table.commands import BreakUnderWay, Done, Opened, Renewed, SessionOver
 from holdfast.core.table.rows import WITHDRAWN, Session
@@ -19,6 +19,7 @@ from holdfast.engines.redis.verbs import CLAIMS_A_REQUEST, further, milliseconds
 from holdfast.engines.redlock.ledger import Debt
 from holdfast.engines.redlock.nodes import Answers, NoAnswer, Round
 from holdfast.engines.redlock.tail import Tail
+from holdfast.engines.redlock.waiters import Waiters
 from holdfast.engines.resp.wire import Form, Part, Plain, Request
 from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, Granted, LockInfo, Party, Place, Refused
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from holdfast.engines.redlock.engine import RedlockEngine
 
 T = TypeVar("T")
-FIRST_PAUSE, LAST_PAUSE = 0.01, 0.3
-"""Between two tries of a waiter, with full jitter."""
 AHEAD = 10_000
 """By how many µs the token that a client hopes for is ahead of what the nodes' clocks are thought to say.
 
@@ -51,6 +50,7 @@ class RedlockVerbs(NarrowVerbs):
 
     def __init__(self, engine: RedlockEngine, io: Io, bell: Signal) -> None:
         self.engine, self.io, self.bell = engine, io, bell
+        self._waiters = Waiters(engine, io)
         self._ledger, self._prefix, self._nodes = engine.ledger, engine.prefix, len(engine.routes)
         self._namespace, self._start = engine.namespace, len(engine.namespace) + 1
         names = ("enter", "confirm", "extend", "release", "inspect", "break")
@@ -89,7 +89,9 @@ class RedlockVerbs(NarrowVerbs):
         opened = self.io.now()
         self._check_majority(await self._round("inspect", until))
         self.engine.check_nodes()
-        self._ledger.begin(session.id)
+        for claim_id in self._ledger.begin(session.id):
+            # It belongs to the session before, and has to learn that.
+            self.engine.bell.try_at(claim_id, opened)
         self._ledger.confirmed = opened
         self.engine.session, self.engine.ttl = session, session.ttl
         return Opened(milliseconds(session.ttl) / 1000)
@@ -114,6 +116,8 @@ class RedlockVerbs(NarrowVerbs):
             # The silent nodes have had their time. The session's deadline would take what is confirmed with it.
             gone += [(claim_id, LOST) for claim_id in undecided]
             undecided = []
+        for claim_id, _ in gone:
+            self._ledger.lost(claim_id)
         if undecided:
             problem = f"silent nodes decide whether {len(undecided)} claims are still held by a majority"
             return Renewed(milliseconds(known.ttl) / 1000, tuple(gone), undecided=problem)
@@ -188,17 +192,40 @@ class RedlockVerbs(NarrowVerbs):
     # Claims
 
     async def enter(self, claim: Claim, until: float) -> Any:
-        session = self.engine.session
+        """Of this client's claims on a name, only the first one asks the nodes; the others wait behind it."""
+        session, lock, waiters = self.engine.session, self._lock(claim), self._waiters
         if session is None or session.id != claim.session:
             return SessionOver()
+        held = self._ledger.holds_lock(lock, self.io.now())
+        if not claim.waits:
+            # One that waits came first, or the nodes would only say what is known here.
+            return Refused() if held or waiters.any(lock) else await self._ask(session, claim, until)
+        waited = waiters.knows(claim, lock)
+        place = waiters.place(claim, lock, held)
+        if place is not None:
+            return place
+        try:
+            reply = await self._ask(session, claim, until)
+        except EngineUnavailable as error:
+            if error.outcome == "not done" and not waited:
+                waiters.end(claim, lock)  # nothing is left of it, and it is not withdrawn
+            raise
+        if reply == Gone(UNANSWERED):
+            waiters.keep_turn(claim, lock)
+        elif not isinstance(reply, Place):
+            waiters.end(claim, lock)
+        return reply
+
+    look = enter
+    """A waiter that was woken tries again."""
+
+    async def _ask(self, session: Session, claim: Claim, until: float) -> Any:
         self._ledger.trying.add(claim.id)
+        self._ledger.ask(claim.id)
         try:
             return await self._try(session, claim, until)
         finally:
             self._ledger.trying.discard(claim.id)
-
-    look = enter
-    """Whoever was woken tries again."""
 
     async def _try(
         self, session: Session, claim: Claim, until: float
@@ -245,8 +272,9 @@ class RedlockVerbs(NarrowVerbs):
     async def _proven(self, claim: Claim, lock: str, started: float, until: float) -> bool:
         """Whether the grant is good for a while. If a heartbeat began meanwhile, it is confirmed once more."""
         ttl = self.engine.ttl
+        ends = inf if claim.max_hold is None else started + claim.max_hold
         while self._ledger.session == claim.session and quorum.left(ttl, started, self.io.now()) > 0:
-            if self._ledger.hold(claim.session, claim.id, lock, started):
+            if self._ledger.hold(claim.session, claim.id, lock, started, ends):
                 return True
             started = self.io.now()
             answers = await self._round("extend", until, milliseconds(ttl), claim.id, lock)
@@ -273,15 +301,13 @@ class RedlockVerbs(NarrowVerbs):
             raise EngineFailure(self.engine.address, SPENT, "not done")
         if waits and self._ledger.doubtful(claim.id):
             # What a node has not answered may arrive late. A release of this try would take the next one's vote away,
-            # so the next one is another claim. There is no line here, and no place to lose.
+            # so the next one is another claim, which gets the turn of this one.
             await self._give_back(claim, True, until)
             return Gone(UNANSWERED)
         blocker = party(taken[0][1:], claim.name) if taken else None
         if not waits:
             return Refused(blocker)
-        pause = self._ledger.pause(claim.id, full_jitter(FIRST_PAUSE, LAST_PAUSE, self.io.uniform))
-        self.engine.bell.try_at(claim.id, self.io.now() + pause)
-        return Place(1, blocker)
+        return self._waiters.pause(claim, blocker)
 
     async def _give_back(self, claim: Claim, for_good: bool, until: float) -> list[Any]:
         """Release everywhere. A majority's confirmation is enough; the rest is gone after with the heartbeats."""
@@ -311,6 +337,12 @@ class RedlockVerbs(NarrowVerbs):
     async def release(self, claim: Claim, until: float) -> Done | Gone:
         if self.engine.session is None or self.engine.session.id != claim.session:
             return Gone("its session ran out")
+        try:
+            return await self._release(claim, until)
+        finally:
+            self._waiters.freed(self._lock(claim))
+
+    async def _release(self, claim: Claim, until: float) -> Done | Gone:
         lock, now, remembered = self._lock(claim), self.io.now(), self._remembered()
         debt = Debt(claim.id, lock, frozenset(), now + remembered / 1000, now + self.engine.node_limit)
         tail = Tail(self._ledger, debt, self._nodes)
@@ -331,10 +363,15 @@ class RedlockVerbs(NarrowVerbs):
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
         self.engine.bell.forget(claim.id)
-        if self.engine.session is not None and self.engine.session.id == claim.session:
+        if self.engine.session is None or self.engine.session.id != claim.session:
+            return Done()
+        # At once: a withdrawal that no node answers must not keep those behind it waiting.
+        self._waiters.end(claim, self._lock(claim))
+        if self._ledger.asked(claim.id):
             if unanswered:
                 self._ledger.doubt(claim.id, frozenset(range(self._nodes)))
             await self._give_back(claim, True, until)
+            self._waiters.freed(self._lock(claim))
         return Done()
 
     # For people
