@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
+from redis.retry import Retry
 
 from holdfast.errors import EngineUnavailable, InvalidRequest, StaleToken
 from holdfast.fence import RedisFence
@@ -63,11 +65,16 @@ def test_an_equal_token_passes_and_once_refuses_it(fence: RedisFence, client: An
 
 
 @pytest.fixture
-def proxied(redis_server: RedisServer) -> Iterator[tuple[RedisFence, Proxy]]:
-    """A fence behind a proxy, whose client repeats by itself what was not answered, as redis-py does unless told."""
-    with Proxy("127.0.0.1", redis_server.port) as proxy, redis.Redis(port=proxy.port) as client:
-        client.ping()
-        yield RedisFence(client), proxy
+def proxied(redis_server: RedisServer, request: pytest.FixtureRequest) -> Iterator[tuple[RedisFence, Proxy]]:
+    """A fence behind a proxy. Its client repeats by itself what was not answered, as newer ones do, or is told not to.
+
+    Older ones, such as redis-py 5, do not repeat unless they are told to.
+    """
+    retry = Retry(NoBackoff(), getattr(request, "param", 3))
+    with Proxy("127.0.0.1", redis_server.port) as proxy:
+        with redis.Redis(port=proxy.port, retry=retry, retry_on_error=[redis.ConnectionError]) as client:
+            client.ping()
+            yield RedisFence(client), proxy
 
 
 def test_a_command_that_fails_does_not_use_up_what_may_be_done_once(fence: RedisFence, client: Any, name: str) -> None:
@@ -97,7 +104,8 @@ def test_a_plain_write_uses_up_what_a_failed_one_has_left(fence: RedisFence, cli
         fence.set(name, "once", 17, resource=name, once=True)
 
 
-def test_a_write_once_that_the_client_repeats_is_not_said_to_be_stale(
+@pytest.mark.parametrize("proxied", [0, 3], indirect=True, ids=["not repeated", "repeated"])
+def test_a_write_once_whose_answer_was_lost_is_unknown_and_not_stale(
     proxied: tuple[RedisFence, Proxy], client: Any, name: str
 ) -> None:
     fence, proxy = proxied
@@ -113,6 +121,21 @@ def test_a_write_once_that_the_client_repeats_is_not_said_to_be_stale(
         fence.execute("INCR", [name], [], 17, resource=name, once=True)
     fence.set(name, "2", 17, resource=name)
     fence.set(name, "3", 18, resource=name, once=True)
+
+
+async def test_the_same_for_an_asyncio_client(redis_server: RedisServer, client: Any, name: str) -> None:
+    retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
+    with Proxy("127.0.0.1", redis_server.port) as proxy:
+        async with redis.asyncio.Redis(port=proxy.port, retry=retry) as own:
+            fence = RedisFence(own)
+            await fence.check(16, resource=name)
+            proxy.replies.set("cut")
+
+            with pytest.raises(EngineUnavailable) as lost:
+                await fence.execute("INCR", [name], [], 17, resource=name, once=True)
+
+    assert lost.value.outcome == "unknown"
+    assert client.get(name) == "1"
 
 
 def test_a_check_once_that_the_client_repeats_passes(proxied: tuple[RedisFence, Proxy], name: str) -> None:

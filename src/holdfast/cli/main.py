@@ -193,9 +193,16 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 
 def _explained(error: click.ClickException) -> str:
-    """A wrong option with the usage and the way to the help, as click shows it."""
+    """A wrong option with the usage and the way to the help, as click shows it, but the message on one line.
+
+    The message has in it what the user wrote, and click up to 8.3.3 leaves the line breaks in that.
+    """
+    message = one_line(error.format_message())
+    safe = click.ClickException(message)
+    if isinstance(error, click.UsageError):
+        safe = click.UsageError(message, error.ctx)
     shown = io.StringIO()
-    error.show(shown)
+    safe.show(shown)
     return shown.getvalue().rstrip("\n")
 
 

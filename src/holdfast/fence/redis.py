@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.resources import files
 from math import inf
 from typing import Any, TypeAlias
@@ -53,11 +54,12 @@ class RedisFence:
     """
 
     def __init__(self, client: Any) -> None:
-        from redis.exceptions import NoScriptError, ResponseError
+        from redis.exceptions import ConnectionError, NoScriptError, ResponseError, TimeoutError
 
         if "Pipeline" in type(client).__name__:
             raise InvalidRequest("client", client, "a pipeline would hear of a refusal too late: give its client")
         self._no_script, self._refusal = NoScriptError, ResponseError
+        self._no_answer = ConnectionError, TimeoutError
         self._client = client
         self.asynchronous = hasattr(client, "__aenter__")
         self._cluster = hasattr(client, "nodes_manager")
@@ -132,18 +134,31 @@ class RedisFence:
         words = [fence_key(presented.resource), *keys, presented.token, kind, *args]
         count = len(keys) + 1
         if self.asynchronous:
-            return self._run(script, presented, count, words)
+            return self._run(script, presented, once, count, words)
         # The same as `_run`, without a coroutine: half of what the fence costs would be that.
-        try:
-            return self._client.execute_command("EVALSHA", script.digest, count, *words)
-        except self._refusal as error:
-            return run(self._explain(error, script, presented, count, words))
+        with self._outcome(presented, once):
+            try:
+                return self._client.execute_command("EVALSHA", script.digest, count, *words)
+            except self._refusal as error:
+                return run(self._explain(error, script, presented, count, words))
 
-    async def _run(self, script: Script, presented: Presented, count: int, words: list[Any]) -> Any:
+    async def _run(self, script: Script, presented: Presented, once: bool, count: int, words: list[Any]) -> Any:
+        with self._outcome(presented, once):
+            try:
+                return await self._client.evalsha(script.digest, count, *words)
+            except self._refusal as error:
+                return await self._explain(error, script, presented, count, words)
+
+    @contextmanager
+    def _outcome(self, presented: Presented, once: bool) -> Iterator[None]:
+        """What was to be done once and got no answer may have been done, however often the client tried."""
         try:
-            return await self._client.evalsha(script.digest, count, *words)
-        except self._refusal as error:
-            return await self._explain(error, script, presented, count, words)
+            yield
+        except self._no_answer as error:
+            if not once:
+                raise
+            problem = f"what was to be done once under the fence of {presented.resource!r} got no answer ({error})"
+            raise EngineUnavailable("Redis", problem, "unknown") from error
 
     async def _explain(
         self, error: Exception, script: Script, presented: Presented, count: int, words: list[Any]
