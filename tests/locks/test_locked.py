@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import asyncio
+import io
+import itertools
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from concurrent.futures import Future
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from typing import Any
 
 import pytest
@@ -12,11 +16,11 @@ import holdfast
 from holdfast import InvalidRequest, aio
 
 
-def generator() -> Iterator[int]:
+def generator() -> Generator[int, None, None]:
     yield 1
 
 
-async def async_generator() -> AsyncIterator[int]:
+async def async_generator() -> AsyncGenerator[int, None]:
     yield 1
 
 
@@ -24,7 +28,52 @@ async def coroutine() -> int:
     raise AssertionError("the body ran")
 
 
-LATER = [generator, async_generator, coroutine, contextmanager(generator), asynccontextmanager(async_generator)]
+class Waiting:
+    def __await__(self) -> Iterator[None]:
+        raise AssertionError("the body ran")
+
+
+class Reading:
+    def __aiter__(self) -> Reading:
+        return self
+
+    async def __anext__(self) -> int:
+        raise AssertionError("the body ran")
+
+
+def body(*_: object) -> int:
+    raise AssertionError("the body ran")
+
+
+LATER = {
+    "generator": generator,
+    "asynchronous generator": async_generator,
+    "coroutine": coroutine,
+    "context manager": contextmanager(generator),
+    "asynchronous context manager": asynccontextmanager(async_generator),
+    "future of a pool": Future[int],
+    "awaitable": Waiting,
+    "asynchronous iterator": Reading,
+    "map": lambda: map(body, [1]),
+    "filter": lambda: filter(body, [1]),
+    "chain": lambda: itertools.chain(map(body, [1])),
+    "closing": lambda: closing(generator()),
+    "aclosing": lambda: aclosing(async_generator()),
+}
+IN_A_LOOP = LATER | {
+    "task": lambda: asyncio.create_task(coroutine()),
+    "future": lambda: asyncio.get_running_loop().create_future(),
+}
+"""What runs a body, or tells of one that runs, after the function that gives it has returned."""
+NOW = {
+    "list": lambda: list(map(str, [1])),
+    "dict": lambda: {"a": 1},
+    "range": lambda: range(3),
+    "text": lambda: "text",
+    "nothing": lambda: None,
+    "file": lambda: io.StringIO("text"),
+    "closing a file": lambda: closing(io.StringIO("text")),
+}
 
 
 @pytest.mark.parametrize("function", [generator, async_generator])
@@ -41,7 +90,7 @@ async def test_a_generator_is_refused_when_it_is_decorated(function: Any) -> Non
             tasks.once("k")(function)
 
 
-@pytest.mark.parametrize("made", LATER)
+@pytest.mark.parametrize("made", LATER.values(), ids=LATER)
 def test_a_function_that_returns_a_body_to_run_later_is_refused_when_it_returns(made: Callable[[], Any]) -> None:
     with holdfast.connect("memory://later") as locks:
 
@@ -54,7 +103,7 @@ def test_a_function_that_returns_a_body_to_run_later_is_refused_when_it_returns(
         assert locks.list() == []
 
 
-@pytest.mark.parametrize("made", LATER)
+@pytest.mark.parametrize("made", IN_A_LOOP.values(), ids=IN_A_LOOP)
 async def test_a_coroutine_function_that_returns_a_body_to_run_later_is_refused(made: Callable[[], Any]) -> None:
     async with aio.connect("memory://later-aio") as locks:
 
@@ -64,6 +113,30 @@ async def test_a_coroutine_function_that_returns_a_body_to_run_later_is_refused(
 
         with pytest.raises(InvalidRequest, match="would run after the lock is released"):
             _ = await function()
+        assert await locks.list() == []
+
+
+@pytest.mark.parametrize("made", [IN_A_LOOP["task"], IN_A_LOOP["future"]], ids=["task", "future"])
+async def test_in_a_loop_a_plain_function_is_refused_too_and_what_it_started_never_runs(made: Any) -> None:
+    started = []
+    with holdfast.connect("memory://later-in-a-loop") as locks:
+
+        @locks.locked("k")
+        def function() -> Any:
+            started.append(made())
+            return started[0]
+
+        with pytest.raises(InvalidRequest, match="would run after the lock is released"):
+            function()
+    await asyncio.wait(started)
+    assert started[0].cancelled()
+
+
+@pytest.mark.parametrize("made", NOW.values(), ids=NOW)
+def test_a_result_that_is_there_is_returned_as_it_is(made: Callable[[], Any]) -> None:
+    with holdfast.connect("memory://now") as locks:
+        result = made()
+        assert locks.locked("k")(lambda: result)() is result
 
 
 @pytest.mark.parametrize("outer", [classmethod, staticmethod])

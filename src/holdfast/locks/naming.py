@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import string
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Generator, Iterator
+from concurrent.futures import Future
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from holdfast.core.names import check_name
@@ -25,8 +27,10 @@ async def _body_of_an_async_with() -> AsyncIterator[None]:
     yield
 
 
-LATER = (CoroutineType, GeneratorType, AsyncGeneratorType, type(_body_of_a_with()), type(_body_of_an_async_with()))
-"""What runs the body of a function after the function has returned: of a `contextmanager`, in a caller's `with`."""
+LATER = (
+    Awaitable, Generator, AsyncIterator, Future, type(_body_of_a_with()), type(_body_of_an_async_with()),
+)  # fmt: skip
+"""What runs a body after the function has returned: of a `contextmanager`, in a caller's `with`."""
 
 
 def shown(function: object) -> str:
@@ -52,12 +56,24 @@ def check_function(function: object, *, awaited: bool) -> None:
 
 def check_result(function: object, result: R) -> R:
     """What a function returned under its lock; InvalidRequest if its body would only run now."""
-    if isinstance(result, LATER):
+    if _runs_later(result):
+        # Nothing of it shall run now, as far as it has not begun.
         if isinstance(result, CoroutineType):
             result.close()
+        elif isinstance(result, asyncio.Future | Future):
+            result.cancel()
         rule = f"it returned a {type(result).__name__.lstrip('_')}, which would run after the lock is released"
         raise InvalidRequest("function", shown(function), rule)
     return result
+
+
+def _runs_later(result: object) -> bool:
+    if isinstance(result, closing | aclosing):
+        return _runs_later(getattr(result, "thing", None))
+    if isinstance(result, LATER):
+        return True
+    # Such as `map`: a function of the caller's makes each item when it is asked for. A file only reads.
+    return isinstance(result, Iterator) and not isinstance(result, Container) and not hasattr(result, "read")
 
 
 def namer(template: str, function: Callable[..., Any], *, after: int = 0) -> Callable[..., str]:
