@@ -26,9 +26,14 @@ MARGIN = 1.0
 
 Operation = Callable[[aio.Client, str], Awaitable[Any]]
 
+# To try is to wait for no time at all.
 WITH_WAIT: dict[str, Operation] = {
     "lock": lambda locks, text: locks.lock("k").acquire(wait=WAIT),
     "lock that is held": lambda locks, text: locks.lock("held").acquire(wait=WAIT),
+    "lock, try": lambda locks, text: locks.lock(own_key()).try_acquire(),
+    "lock_all, try": lambda locks, text: locks.lock_all(own_key(), own_key()).try_acquire(),
+    "lock_all that is held, try": lambda locks, text: locks.lock_all(own_key(), own_key(), "held").try_acquire(),
+    "lock_all that is held": lambda locks, text: locks.lock_all(own_key(), own_key(), "held").acquire(wait=WAIT),
     "lock_all": lambda locks, text: locks.lock_all("k", "l", "m").acquire(wait=WAIT),
     "semaphore": lambda locks, text: locks.semaphore("k", 2).acquire(wait=WAIT),
     "election": lambda locks, text: locks.election("e").campaign(wait=WAIT),
@@ -56,7 +61,7 @@ BEFORE_WORK = 4
 
 
 def own_key() -> str:
-    """A key that no other call of the same operation uses: one that is done would answer the others."""
+    """A key that no other call of the same operation uses, before "held" in the order of names."""
     return uuid.uuid4().hex
 
 

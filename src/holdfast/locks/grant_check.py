@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.table.commands import OLDER_STATE, RECONNECTED, Notice, SessionOver
 from holdfast.engines.engine import ListingVerbs, QuietEngine
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import EngineFailure
 from holdfast.locks.session import Session
 from holdfast.model import Gone, Granted, Place
 
@@ -50,7 +50,7 @@ class GrantCheck:
         self._wanted = False
         try:
             await self._compare(session)
-        except EngineUnavailable:
+        except EngineFailure:
             self._wanted = True
 
     async def _compare(self, session: Session) -> None:
@@ -97,7 +97,7 @@ class GrantCheck:
                 # One that was taken from us has a reason, which comes with the heartbeat.
                 await self._keeper.beat(session)
                 if session.in_danger:
-                    raise EngineUnavailable(str(self._keeper.client), "the heartbeat was not confirmed", "not done")
+                    raise EngineFailure(str(self._keeper.client), "the heartbeat was not confirmed", "not done")
                 return not _is_held(session, hold)
         return True
 

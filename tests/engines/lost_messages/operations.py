@@ -12,6 +12,7 @@ from tests.engines.lost_messages.scene import CALL_LIMIT, Outcome, Scene
 
 WAIT = 0.3
 LONG_WAIT = 1.2
+LONG_HOLD = 60.0
 
 
 class Operation:
@@ -60,6 +61,8 @@ class Locking(Operation):
                 return client.lock(scene.name, subtree=True)
             case "election":
                 return Campaign(client.election(scene.name, "value"))
+            case "max_hold":
+                return client.lock(scene.name, max_hold=LONG_HOLD)
         return client.lock(scene.name)
 
     def conflicting(self, client: Front, scene: Scene) -> Any:
@@ -400,12 +403,12 @@ class Close(Operation):
         await scene.expect_free(Outcome(), scene.judge.lock(f"{scene.name}-2"))
 
 
-SHAPES = ("lock", "semaphore", "shared", "subtree", "election")
+SHAPES = ("lock", "semaphore", "shared", "subtree", "election", "max_hold")
 
 HOLDING: list[Operation] = [
     FirstAcquire("first acquire"),
     *(Acquire("acquire", shape) for shape in SHAPES),
-    *(AcquireAndRelease("acquire and release", shape) for shape in ("lock", "semaphore", "shared")),
+    *(AcquireAndRelease("acquire and release", shape) for shape in ("lock", "semaphore", "shared", "max_hold")),
     TryAcquire("try_acquire"),
     *(AcquireHeld("acquire, times out", shape) for shape in SHAPES),
     *(AcquireWaits("acquire, waits", shape) for shape in SHAPES),

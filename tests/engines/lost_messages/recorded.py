@@ -122,6 +122,26 @@ class Once(Kept):
             assert found == "second", f"told {outcome}; another client is told {found!r}"
 
 
+class Forget(Once):
+    """What another client has recorded."""
+
+    limit = Kept.limit
+
+    async def prepare(self, scene: Scene) -> None:
+        await super().prepare(scene)
+        await scene.rival.once(scene.name, wait=5.0).run(self.work(scene, "first"))
+
+    async def act(self, scene: Scene) -> Any:
+        return await scene.far.once(scene.name).forget()
+
+    async def judge(self, scene: Scene, outcome: Outcome) -> None:
+        assert outcome.done or isinstance(outcome.error, EngineUnavailable), f"told {outcome}"
+        assert not outcome.done or outcome.value is True, f"told {outcome}, but there was a record"
+        found = await scene.judge.once(scene.name, wait=scene.site.lag).run(self.work(scene, "second"))
+        allowed = {"second"} if outcome.done else {"first"} if outcome.not_done else {"first", "second"}
+        assert found in allowed, f"told {outcome}; another client is told {found!r}"
+
+
 class BarrierWait(Kept):
     """Two parties; the other one is there already."""
 
@@ -269,6 +289,7 @@ RECORDED: list[Operation] = [
     CellUpdate("cell update"),
     CellDelete("cell delete"),
     Once("once"),
+    Forget("once forget"),
     BarrierWait("barrier"),
     CountDown("latch count_down"),
     LatchWait("latch wait"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from holdfast import Deadlock, EngineUnavailable, LockLost
+from holdfast import Deadlock, EngineUnavailable, LockLost, NotAcquired
 from tests.conformance.apis import Front
 from tests.engines.lost_messages.operations import LONG_WAIT, WAIT, Operation
 from tests.engines.lost_messages.scene import Outcome, Scene
@@ -83,6 +83,55 @@ class AcquireBothWaits(AcquireBothHeld):
         await AcquireBoth.judge(self, scene, outcome)
 
 
+class TryBoth(AcquireBoth):
+    """None is an answer too."""
+
+    limit = 1.0
+
+    async def act(self, scene: Scene) -> Any:
+        return await scene.far.lock_all(*self.names(scene)).try_acquire()
+
+
+class TryBothHeld(AcquireBothHeld):
+    """What was taken of the first is given back within the same second."""
+
+    limit = 1.0
+
+    async def act(self, scene: Scene) -> Any:
+        return await scene.far.lock_all(*self.names(scene)).try_acquire()
+
+    async def judge(self, scene: Scene, outcome: Outcome) -> None:
+        assert outcome.value is None, "granted what another client holds"
+        scene.kept["held"].check()
+        await scene.kept["held"].release()
+        await AcquireBoth.judge(self, scene, outcome)
+
+
+class EnterBoth(AcquireBoth):
+    """The client holds the first already, and goes on holding it whatever becomes of both."""
+
+    async def prepare(self, scene: Scene) -> None:
+        await super().prepare(scene)
+        scene.kept["outer"] = await scene.far.lock(self.names(scene)[0], reentrant=True).acquire(wait=5.0)
+
+    async def act(self, scene: Scene) -> Any:
+        grants = await scene.far.lock_all(*self.names(scene), reentrant=True).acquire(wait=WAIT)
+        await grants.release()
+
+    async def judge(self, scene: Scene, outcome: Outcome) -> None:
+        first, second = self.names(scene)
+        assert not isinstance(outcome.error, Deadlock | NotAcquired), f"told {outcome}"
+        outer = scene.kept["outer"]
+        scene.grants.append(outer)
+        await self.expect_held(scene, first, [outer])
+        if scene.site.guarantees.leased:
+            outer.check()
+        await scene.give_back(outer)
+        for name in (first, second):
+            await scene.expect_free(Outcome(), scene.judge.lock(name))
+            await scene.expect_claims(Outcome(), 0, name)
+
+
 class ReleaseBoth(Both):
     """They are released together."""
 
@@ -108,5 +157,8 @@ SETS: list[Operation] = [
     AcquireBoth("lock_all"),
     AcquireBothHeld("lock_all, times out"),
     AcquireBothWaits("lock_all, waits"),
+    TryBoth("lock_all, try_acquire"),
+    TryBothHeld("lock_all, try_acquire of what is held"),
+    EnterBoth("lock_all, re-entry"),
     ReleaseBoth("lock_all, release"),
 ]

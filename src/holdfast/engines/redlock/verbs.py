@@ -206,7 +206,7 @@ class RedlockVerbs(NarrowVerbs):
             return place
         try:
             reply = await self._ask(session, claim, until)
-        except EngineUnavailable as error:
+        except EngineFailure as error:
             if error.outcome == "not done" and not waited:
                 waiters.end(claim, lock)  # nothing is left of it, and it is not withdrawn
             raise
