@@ -96,10 +96,7 @@ async def acquire(
     except Missed as missed:
         if tries:
             raise
-        by = max(io.now(), started + (wait or 0.0) + GRACE)
-        holders = await who_holds(client, spec, missed, by)
-        place = missed.place.position if isinstance(missed.place, Place) else None
-        raise NotAcquired(spec.name, io.now() - started, holders=holders, place=place, kind=spec.kind) from None
+        raise await not_acquired(client, spec, missed, started, started + (wait or 0.0) + GRACE) from None
 
 
 async def try_acquire(client: Client, spec: Spec, taken: list[Entry]) -> Entry | None:
@@ -108,6 +105,13 @@ async def try_acquire(client: Client, spec: Spec, taken: list[Entry]) -> Entry |
         return await acquire(client, spec, 0.0, taken, tries=True)
     except (Missed, Deadlock):
         return None
+
+
+async def not_acquired(client: Client, spec: Spec, missed: Missed, started: float, by: float) -> NotAcquired:
+    """What the caller is told whose wait is over: it names the holder, if that is known or can be asked."""
+    holders = await who_holds(client, spec, missed, max(client.io.now(), by))
+    place = missed.place.position if isinstance(missed.place, Place) else None
+    return NotAcquired(spec.name, client.io.now() - started, holders=holders, place=place, kind=spec.kind)
 
 
 async def who_holds(client: Client, spec: Spec, missed: Missed, by: float) -> tuple[Party, ...]:
