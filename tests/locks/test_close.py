@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from tests.conformance.turns import THOROUGH
 from tests.faults.children import eventually
-from tests.faults.injection import Moments, count_moments
+from tests.faults.injection import NEVER_RAN, Moments, count_moments
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -42,6 +42,7 @@ def test_an_interrupted_close_is_finished_by_the_keeper(
     rival.close()
 
 
+@pytest.mark.filterwarnings(NEVER_RAN)
 def test_an_interrupt_at_any_moment_of_a_close_leaves_no_file_open(tmp_path: Path) -> None:
     path = tmp_path / "locks.db"
 
