@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -113,6 +114,69 @@ async def test_a_hand_off_costs_two_requests_however_many_wait(
         assert len(tokens) == crowd
         assert counted[TXN] <= 2 * crowd + 10
         assert counted[RANGE] < 20, "heartbeats aside, the queue is read once"
+
+
+def ranges(request: Any, answer: Any) -> int:
+    """How many ranges a transaction has read or compared, in the branches that were taken."""
+    taken = request.success if answer.succeeded else request.failure
+    found = sum(bool(compared.range_end) for compared in request.compare)
+    for asked, came in zip(taken, answer.responses, strict=True):
+        if asked.HasField("request_txn"):
+            found += ranges(asked.request_txn, came.response_txn)
+        # The marks of claims that were told to go are another range, which is empty here.
+        found += bool(asked.request_range.range_end) and b"/l/" in asked.request_range.key
+    return found
+
+
+async def test_no_hand_off_ranges_over_the_queue_if_several_clients_wait(
+    server: EtcdServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a range costs etcd grows with its keys. Each client reads the queue when its first waiters come to the head.
+
+    The waiters take turns: the one before each is of another client.
+    """
+    monkeypatch.setattr(acquire, "FIRST_POLL", 3600.0)
+    crowd, many = 60, 3
+    asked: list[int] = []
+
+    def count(client: aio.Client) -> None:
+        verbs: Any = client._core.verbs
+        real = verbs.call
+
+        async def call(request: Request, verb: VerbCall) -> Any:
+            answer = await real(request, verb)
+            if request.method == TXN:
+                asked.append(ranges(message("TxnRequest").FromString(request.message), answer.message))
+            return answer
+
+        monkeypatch.setattr(verbs, "call", call)
+
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(aio.connect(server.url, ttl=60.0, namespace=namespace)) for _ in range(many)
+        ]
+        held = await clients[0].lock("k").acquire()
+
+        async def once(client: aio.Client) -> None:
+            async with client.lock("k"):
+                pass
+
+        tasks = []
+        for number in range(crowd):
+            tasks.append(asyncio.create_task(once(clients[number % many])))
+
+            async def waits(count: int = number + 1) -> bool:
+                return len((await clients[0].inspect("k")).waiters) == count
+
+            await eventually(waits)
+        for client in clients:
+            count(client)
+        await held.release()
+        await asyncio.gather(*tasks)
+
+        assert len(asked) > 2 * crowd
+        # A few: the one before was gone before the watch for its end had begun.
+        assert sum(asked) < crowd / 3
 
 
 async def test_many_that_time_out_at_once_are_all_told_not_acquired(server: EtcdServer, namespace: str) -> None:

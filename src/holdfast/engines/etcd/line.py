@@ -176,16 +176,14 @@ class Line:
 
     async def _ask(self, entry: Entry, verb: VerbCall) -> Any:
         """Ask etcd how a claim stands that is in line."""
-        known, claim = self.known, entry.claim
+        known = self.known
         if entry.revision:
             return Granted(known.ledger.base + entry.revision, entry.slot, entry.hold_left)
         if entry.chained and not entry.head and entry.before is None and await self._learn(entry, verb):
             return Place(entry.position)
         entry.called = False
         answer = await known.call(self._confirm(entry), verb)
-        reply = answer.message
-        if not reply.succeeded and claim.mode == "shared":
-            reply = reply.responses[0].response_txn
+        reply = steps.innermost(answer.message)
         if reply.succeeded:
             return self.granted(entry, answer.revision)
         own, ahead, session, told = (steps.kvs(response) for response in reply.responses)
@@ -194,11 +192,13 @@ class Line:
         if own[0].mod_revision != entry.created:
             return self.granted(entry, own[0].mod_revision)  # by an earlier try, whose answer was lost
         known.told(told)
-        entry.head = entry.chained = False
+        entry.chained = False
         if not ahead:
             # Only what was compared before is left out of account: look once more.
             entry.head, entry.before = False, None
             return await self._ask(entry, verb)
+        if entry.before != (ahead[0].key, ahead[0].create_revision):
+            entry.head = False  # otherwise its end may have been heard of meanwhile
         if entry.ahead and entry.ahead != ahead[0].key:
             entry.position = max(1, entry.position - 1)
         return self.behind(entry, read_row(known.keys, ahead[0]), answer.revision)
@@ -223,8 +223,9 @@ class Line:
     def _confirm(self, entry: Entry) -> Request:
         """Write the own key again if nobody is before it; otherwise read who is.
 
-        A range that is compared costs etcd as much as it has keys. It is not compared if nothing can be before this
-        claim but one key: its direct predecessor held alone, and nothing comes in between later.
+        A range that is compared or read costs etcd as much as it has keys. It is not compared if nothing can be before
+        this claim but one key: its direct predecessor held alone, and nothing comes in between later. And neither is
+        done while the key is still there that was directly before this one.
         """
         claim, keys = entry.claim, self.known.keys
         rivals, line = self.rivals(claim), keys.line(claim.kind, claim.name)
@@ -232,16 +233,18 @@ class Line:
         # Not only still there but never written again: a try that comes late must not write what is granted by then.
         there, head = steps.unchanged(entry.key, entry.created), steps.none_before(rivals, entry.created)
         write = [steps.put(entry.key, entry.record.granted().pack(), lease_of(claim.session))]
-        read = [
-            steps.get(entry.key),
-            steps.latest(rivals, 1, before=entry.created),
-            steps.get(keys.session(claim.session)),
-            steps.get_all(keys.told(claim.kind, claim.name), 16),
-        ]
-        if claim.mode == "exclusive":
-            first = gone if entry.head else [head]
-            return steps.step([there, *first], write, read, together=line, urgent=True)
-        # A reader's own key is not among the writers', and a comparison with no keys at all never holds.
-        later = steps.inner([there, head], write, read)
-        first = gone if entry.head else [steps.empty(rivals)]
-        return steps.step([there, *first], write, [later], together=line, urgent=True)
+
+        def read(ahead: bytes) -> list[bytes]:
+            session, told = steps.get(keys.session(claim.session)), keys.told(claim.kind, claim.name)
+            return [steps.get(entry.key), ahead, session, steps.get_all(told, 16)]
+
+        first, otherwise = [head], read(steps.latest(rivals, 1, before=entry.created))
+        if claim.mode == "shared":
+            # A reader's own key is not among the writers', and a comparison with no keys at all never holds.
+            first, otherwise = [steps.empty(rivals)], [steps.inner([there, head], write, otherwise)]
+        if entry.head:
+            first = gone
+        if entry.before is None or entry.head:
+            return steps.step([there, *first], write, otherwise, together=line, urgent=True)
+        whole = steps.inner([there, *first], write, otherwise)
+        return steps.step(gone, [whole], read(steps.get(entry.before[0])), together=line, urgent=True)

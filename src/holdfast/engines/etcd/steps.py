@@ -168,6 +168,13 @@ def all_of(requests: Sequence[Request]) -> Request:
     return step([], [_field(_TXN, request.message) for request in requests])
 
 
+def innermost(answer: Any) -> Any:
+    """What came of the transaction that was carried out at last, where one is the only step of another."""
+    while answer.responses and answer.responses[0].HasField("response_txn"):
+        answer = answer.responses[0].response_txn
+    return answer
+
+
 def kvs(response: Any) -> Any:
     """What a read in a transaction found."""
     return response.response_range.kvs
