@@ -6,8 +6,11 @@ not for messages: what is no longer needed has to be trimmed.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 from holdfast.errors import Conflict, InvalidRequest
 from holdfast.locks.cell import MOST_BYTES, CellFront, Pauses, encode
@@ -17,17 +20,52 @@ from holdfast.locks.spec import check_count
 from holdfast.locks.watching import End, Watching
 
 
+class History(NamedTuple):
+    """A log as it was read: the first `start` events were trimmed, the rest are here."""
+
+    start: int
+    before: str
+    """The digest of those that were trimmed."""
+    events: list[Any]
+    version: int
+    """Of the cell."""
+
+    @property
+    def length(self) -> int:
+        return self.start + len(self.events)
+
+    def digest(self, number: int) -> str:
+        """Of all events before this number, trimmed ones too. It tells histories of equal length apart."""
+        return reduce(_next_digest, self.events[: number - self.start], self.before)
+
+    def goes_on(self, length: int, digest: str) -> bool:
+        """Whether its first events are those of an earlier log; True if too many of them are trimmed to tell."""
+        return self.length >= length and (self.start > length or self.digest(length) == digest)
+
+    def without(self, cut: int) -> dict[str, Any]:
+        """What the cell holds without the first `cut` of the events."""
+        start = self.start + cut
+        return {"start": start, "before": self.digest(start), "events": self.events[cut:]}
+
+
+def _next_digest(before: str, event: Any) -> str:
+    text = json.dumps([before, event], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
 class LogFront:
-    """One log: the first `start` events were trimmed, the rest are here."""
+    """One log."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client, self.name = client, name
         self.cell = CellFront(client, "log", name)
 
-    async def load(self) -> tuple[int, list[Any], int]:
-        """The number of the first event that is here, the events, and the cell's version."""
+    async def load(self) -> History:
+        """The log as it is now."""
         value, version = await self.cell.get()
-        return (0, [], version) if value is None else (value["start"], value["events"], version)
+        if value is None:
+            return History(0, "", [], version)
+        return History(value["start"], value["before"], value["events"], version)
 
     async def append(self, events: Sequence[Any], expected: int | None) -> int:
         """Append all of them, or none: Conflict unless the log is `expected` long. The new length."""
@@ -37,20 +75,19 @@ class LogFront:
         pauses = Pauses(self.client)
         while True:
             pauses.begin()
-            start, kept, version = await self.load()
-            length = start + len(kept)
-            if expected is not None and expected != length:
-                raise Conflict(self.name, expected, length, "length")
+            now = await self.load()
+            if expected is not None and expected != now.length:
+                raise Conflict(self.name, expected, now.length, "length")
             try:
-                await self.cell.set(self.room_for(start, kept + events), version)
-                return length + len(events)
+                await self.cell.set(self.room_for(now._replace(events=now.events + events)), now.version)
+                return now.length + len(events)
             except Conflict:
                 # Somebody else appended or trimmed: whether that matters is for `expected` to say.
                 await pauses.pause()
 
-    def room_for(self, start: int, events: list[Any]) -> dict[str, Any]:
+    def room_for(self, history: History) -> dict[str, Any]:
         """What the cell holds from now on; InvalidRequest if it is too much."""
-        value = {"start": start, "events": events}
+        value = history.without(0)
         try:
             encode(value)
         except InvalidRequest as error:
@@ -61,10 +98,10 @@ class LogFront:
     async def read(self, from_: int) -> list[Any]:
         """The events from number `from_` on, counted from 0; InvalidRequest if some of them were trimmed."""
         check_number("from_", from_)
-        start, kept, _ = await self.load()
-        if from_ < start:
-            raise self.trimmed(from_, start)
-        return kept[from_ - start :]
+        now = await self.load()
+        if from_ < now.start:
+            raise self.trimmed(from_, now.start)
+        return now.events[from_ - now.start :]
 
     def trimmed(self, from_: int, start: int) -> InvalidRequest:
         """The error for events that are not kept any more."""
@@ -72,8 +109,7 @@ class LogFront:
 
     async def length(self) -> int:
         """How many events were ever appended."""
-        start, kept, _ = await self.load()
-        return start + len(kept)
+        return (await self.load()).length
 
     async def trim(self, before: int) -> int:
         """Forget the events before number `before`; their numbers are not used again. The first number that is left."""
@@ -81,36 +117,34 @@ class LogFront:
         pauses = Pauses(self.client)
         while True:
             pauses.begin()
-            start, kept, version = await self.load()
-            cut = min(max(before - start, 0), len(kept))
+            now = await self.load()
+            cut = min(max(before - now.start, 0), len(now.events))
             if not cut:
-                return start
+                return now.start
             try:
-                await self.cell.set({"start": start + cut, "events": kept[cut:]}, version)
-                return start + cut
+                await self.cell.set(now.without(cut), now.version)
+                return now.start + cut
             except Conflict:
                 await pauses.pause()
 
     async def follow(self, from_: int, end: End) -> AsyncIterator[tuple[int, Any]]:
         """Each event with its number, from `from_` on, as they are appended.
 
-        HoldfastError if the log is shorter than it was, or if its last event is not the one that was given:
-        the engine lost data.
+        HoldfastError if the log is shorter than it was, or if the events that were seen are others now: the engine
+        lost data.
         """
         check_number("from_", from_)
-        given: list[Any] = []
-        """The last event that was given, or nothing."""
+        length, digest = 0, ""
         async with Watching(self.client, cell=(self.cell.kind, self.name), end=end) as watching:
             while True:
-                start, kept, _ = await self.load()
-                if from_ < start:
-                    raise self.trimmed(from_, start)
-                last = kept[max(from_ - 1 - start, 0) : from_ - start]
-                if given and (start + len(kept) < from_ or (last and last != given)):
-                    raise lost_data(self.client, f"log {self.name!r} no longer has event {from_ - 1} as it was")
-                for event in kept[from_ - start :]:
+                now = await self.load()
+                if from_ < now.start:
+                    raise self.trimmed(from_, now.start)
+                if not now.goes_on(length, digest):
+                    raise lost_data(self.client, f"log {self.name!r} no longer has its first {length} events")
+                length, digest = now.length, now.digest(now.length)
+                for event in now.events[from_ - now.start :]:
                     yield from_, event
-                    given = [event]
                     from_ += 1
                 await watching.next_letters(None)
 

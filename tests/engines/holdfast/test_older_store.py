@@ -146,3 +146,35 @@ def test_a_grant_whose_loss_no_heartbeat_explained_at_first_is_looked_at_again(
 
         eventually(grant.lost.is_set, "the loss was not reported")
         assert failed
+
+
+@pytest.mark.parametrize("later", [["y"], ["y", "tick"], ["y", "tick", "more"]], ids=["shorter", "as long", "longer"])
+@pytest.mark.parametrize("from_", [0, 4], ids=["of all", "of later events"])
+@pytest.mark.parametrize("trimmed", [0, 1])
+def test_whoever_follows_a_log_hears_that_events_before_the_last_are_others(
+    copies: Copies, later: list[str], from_: int, trimmed: int
+) -> None:
+    url = copies.server.url
+    with (
+        ThreadPoolExecutor(1) as threads,
+        holdfast.connect(url, ttl=60.0) as follower,
+        holdfast.connect(url, ttl=60.0) as others,
+    ):
+        others.log("orders").append(["first"])
+        copies.take()
+        others.log("orders").append(["x", "tick"])
+        with follower.log("orders").follow(from_) as events:
+            if from_:
+                more = threads.submit(next, events)
+                waits_for = follower._core.wakeups._expected
+                eventually(lambda: any(signal is not None for signal in list(waits_for.values())), "it does not wait")
+            else:
+                assert [next(events) for _ in range(3)] == [(0, "first"), (1, "x"), (2, "tick")]
+            copies.put_back()
+            others.log("orders").append(later)
+            others.log("orders").trim(trimmed)
+            if not from_:
+                more = threads.submit(next, events)
+
+            with pytest.raises(holdfast.HoldfastError, match="lost data"):
+                more.result(PATIENCE)
