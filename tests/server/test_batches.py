@@ -481,12 +481,12 @@ async def test_a_claim_that_holds_since_nothing_was_kept_waits_for_nothing(insid
     second.send("HF.ACQUIRE", "session2-1", "k")
     first.send("HF.ACQUIRE", "session1-1", "k", "WAIT", 60_000)
     await inside.turn()
-    assert list(inside.service.waits._timers) == ["session1-1"]
+    assert inside.service.waits.until("session1-1") is not None
     store.let(StoreFull("test", "no room"))
     await inside.settle()
 
     assert inside.service.table.rows["session1-1"].token is not None
-    assert (len(inside.service.waits), inside.service.waits._timers) == (0, {})
+    assert (len(inside.service.waits), inside.service.waits.until("session1-1")) == (0, None)
 
 
 async def in_line(inside: Inside, store: GatedStore, wait: int) -> tuple[Client, Client]:
@@ -503,17 +503,16 @@ async def in_line(inside: Inside, store: GatedStore, wait: int) -> tuple[Client,
 
 async def test_a_wait_whose_grant_was_not_kept_still_ends(inside: Inside, store: GatedStore) -> None:
     first, _ = await in_line(inside, store, 60_000)
-    (timer,) = inside.service.waits._timers.values()
+    until = inside.service.waits.until("session2-1")
+    assert until is not None
     first.send("HF.RELEASE", "session1-1")
     await inside.turn()
-    assert inside.service.waits._timers == {}
+    assert inside.service.waits.until("session2-1") is None
 
     store.let(StoreFull("test", "no room"))
     await inside.settle()
 
-    (again,) = inside.service.waits._timers.values()
-    assert again.when() == timer.when()
-    again.cancel()
+    assert inside.service.waits.until("session2-1") == until
 
 
 async def test_a_wait_whose_end_was_not_kept_ends_a_moment_later(inside: Inside, store: GatedStore) -> None:

@@ -36,6 +36,9 @@ FEW_CHANGES = 256
 MUCH = 1 << 20
 """Bytes said in one turn of the loop after which others have theirs: to copy them takes about a millisecond."""
 
+MOST_CHANGES = 2_000
+"""Changes that wait for a commit before other work that makes more is put off: a commit of these takes about 15 ms."""
+
 Parcel = tuple["Connection", bytes, int]
 """Something to be said on a connection, and how many replies are in it."""
 _connection = itemgetter(0)
@@ -89,6 +92,8 @@ class Batches:
         self._pace = 0.0
         """How long the last commits took, in seconds."""
         self._due = False
+        self._begun: list[Callable[[], object]] = []
+        """Who waits for the next commit to begin."""
         self._keeping: asyncio.Future[None] | None = None
         self._expected, self._patient_until = 0, 0.0
         """How much is said before the next commit begins, and until when it waits for that."""
@@ -102,6 +107,23 @@ class Batches:
     def unsaid(self) -> int:
         """Bytes of all that is not let out yet."""
         return self.size + self._size_under_way
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so many changes wait for a commit that what may make more of them waits too."""
+        return len(self.changes) >= MOST_CHANGES
+
+    def when_begun(self, callback: Callable[[], object]) -> None:
+        """Call this when the changes that wait now are under way to the store, or are given up."""
+        self._begun.append(callback)
+        self.gather()
+
+    def _take_changes(self) -> list[Change]:
+        changes, self.changes, self.urgent, self.cell_writes = self.changes, [], False, Counter()
+        begun, self._begun = self._begun, []
+        for callback in begun:
+            self.loop.call_soon(callback)
+        return changes
 
     @property
     def has_said_much(self) -> bool:
@@ -128,7 +150,7 @@ class Batches:
         if self.urgent or len(self.changes) > MOST_LAZY:
             self.urgent = True
             self.idle.clear()
-            if not self._waits_for_company():
+            if self.is_behind or not self._waits_for_company():
                 self._begin()
             return
         self.idle.set()
@@ -164,7 +186,7 @@ class Batches:
         self._turn_over()
 
     def _begin(self) -> None:
-        changes, self.changes, self.urgent, self.cell_writes = self.changes, [], False, Counter()
+        changes = self._take_changes()
         undo, self.undo = self.undo, []
         few = len(self.output) <= FEW and len(changes) <= FEW_CHANGES
         may_block = self.quick and (few or len(self.output) >= self._expected)
@@ -252,13 +274,14 @@ class Batches:
         for connection, data, replies in [*output, *since]:
             connection.let_out(data, replies, FULL)
         disappoint([*observers, *also])
-        self.changes, self.urgent, self.cell_writes = [], False, Counter()
+        self._take_changes()
 
     def abandon(self) -> None:
         """Nothing of what was gathered is kept or let out: its connections are gone."""
         _, observers = self.take()
         disappoint(observers)
-        self.changes, self.undo, self.urgent, self.cell_writes = [], [], False, Counter()
+        self.undo = []
+        self._take_changes()
 
     def kept(self) -> asyncio.Future[bool]:
         """Done when all that the table shows now is kept; False if it turned out that it is not."""

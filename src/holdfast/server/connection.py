@@ -154,7 +154,12 @@ class Connection(asyncio.Protocol):
         reader, service = self._reader, self.service
         if self.closing or reader.error is not None:
             return
-        frames = reader.feed(data)
+        if service.pipelines.have_read_enough:
+            reader.keep(data)
+            frames = []
+        else:
+            frames = reader.feed(data)
+            service.pipelines.took_apart(len(frames))
         if self._unfinished != reader.size:
             self._count_unfinished(reader.size)
             if self.closing:
@@ -222,8 +227,10 @@ class Connection(asyncio.Protocol):
         done = self._carry_out_some(frames)
         if not self.closing:
             backlog.extendleft(reversed(frames[done:]))
-        if self._reader.more and not backlog and not self.closing:
-            backlog += self._reader.further()
+        if self._reader.more and not backlog and not self.closing and not self._reads_later():
+            further = self._reader.further()
+            self.service.pipelines.took_apart(len(further))
+            backlog += further
             self._count_unfinished(self._reader.size)
         if self._reader.error is not None and not backlog and not self.held:
             self._refuse_rest()
@@ -235,14 +242,14 @@ class Connection(asyncio.Protocol):
         self.spent, self.steps = False, 0
         done, pace, most = 0, Pace(), service.cost + MOST_COST
         while done < len(frames) and not (self.held or self.closing or self.spent or self._busy()):
+            if service.held_back.concerns(self, frames[done]) or (done and service.is_exhausted):
+                break
             if pace.tries(done):
                 plain = self._carry_out_plain(frames[done : done + AT_ONCE])
                 done += plain
                 pace.went(done, plain)
                 if plain:
                     continue
-            if service.held_back.concerns(self, frames[done]):
-                break
             self._owed += 1
             self.carry_out(frames[done])
             done += 1
@@ -265,6 +272,7 @@ class Connection(asyncio.Protocol):
 
     def carry_out(self, frame: Frame) -> None:
         """Run one request. Whatever it is, it gets one reply, now or later."""
+        self.service.charge(1)
         reply = self.commands.carry_out(self, frame)
         if reply is not None:
             self.say(reply, 1)
@@ -304,7 +312,8 @@ class Connection(asyncio.Protocol):
         if self._working:
             return
         self._working = True
-        if self._backlog and service.held_back.is_over_for(self._backlog[0]):
+        over = service.held_back.is_over_for(self._backlog[0]) if self._backlog else self._reads_later()
+        if over:
             service.held_back.add(self)
         else:
             # After the next step of a commit: unless others come, what was carried out goes to the disk before more is.
@@ -312,16 +321,21 @@ class Connection(asyncio.Protocol):
 
     def _steer(self) -> None:
         """Read on, or leave it to the kernel to slow the client down."""
-        busy = self._busy()
-        read = not (self._backlog or self.held or busy)
+        busy, more = self._busy(), bool(self._backlog) or self._reader.more
+        read = not (more or self.held or busy)
         if read != self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = read
             if read:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
-        if self._backlog and not self.held and not busy:
+        if more and not self.held and not busy and not self.closing:
             self._soon()
+
+    def _reads_later(self) -> bool:
+        """Whether what has arrived is taken apart in another turn."""
+        service = self.service
+        return service.pipelines.have_read_enough and not service.held_back.is_on_turn(self)
 
     def _refuse_rest(self) -> None:
         """What came last is no request; nothing after it can be understood."""

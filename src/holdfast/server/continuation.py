@@ -42,6 +42,9 @@ class Continuation:
         service = self._service
         if self._rest and not self._expected and service.elsewhere is None:
             self._expected = True
+            if service.batches.is_behind:
+                service.batches.when_begun(self._go_on)
+                return
             # After the next step of a commit: what was done goes to the disk before more is.
             service.loop.call_soon(service.loop.call_soon, self._go_on)
 
@@ -52,7 +55,7 @@ class Continuation:
             return
         service.begin_turn()
         most = service.cost + MOST_COST
-        while self._rest and service.cost < most:
+        while self._rest and service.cost < most and not service.batches.is_behind:
             command = next(iter(self._rest))
             del self._rest[command]
             try:

@@ -90,6 +90,11 @@ class FrameReader:
             self._rest.clear()
         return self._take(data)
 
+    def keep(self, data: bytes) -> None:
+        """Take bytes whose requests are asked for later, by `further`."""
+        self._rest += data
+        self.more = True
+
     def further(self) -> list[Frame]:
         """The next of the requests that arrived, when those given before are done."""
         if not self.more:

@@ -63,13 +63,13 @@ class Gathering:
         if not self._requests:
             return
         requests, self._requests = self._requests, []
-        self._service.begin_turn()
-        done, pace = 0, Pace()
+        service, done, pace = self._service, 0, Pace()
+        service.begin_turn()
         while done < len(requests):
-            if pace.tries(done):
+            if pace.tries(done) and not service.batches.is_behind:
                 some = requests[done : done + AT_ONCE]
                 replies = self.carry_out_first(some)
-                batches = self._service.batches
+                batches = service.batches
                 batches.size += sum(map(len, replies))
                 output = batches.output
                 for (connection, _), reply in zip(some, replies, strict=False):
@@ -80,7 +80,7 @@ class Gathering:
                 if len(replies) == len(some):
                     continue
             connection, frame = requests[done]
-            if self._service.held_back.concerns(connection, frame):
+            if service.held_back.concerns(connection, frame):
                 connection.put_off(frame)
             else:
                 connection.carry_out(frame)

@@ -24,6 +24,9 @@ CLAIMING = frozenset(
 )
 """What may take long, where many claims are concerned."""
 
+PLAIN = frozenset({b"HF.ACQUIRE", b"HF.RELEASE", b"HF.MANY"})
+"""Those of them that cost little, but may be many."""
+
 
 def shows(frame: Frame) -> bool:
     """Whether a request may say much."""
@@ -56,7 +59,8 @@ class HeldBack:
         service = self._service
         if shows(frame):
             return service.has_shown_enough or bool(self._lines)
-        return service.is_exhausted and frame[0].upper() in CLAIMING
+        word = frame[0].upper()
+        return word in CLAIMING and (service.is_exhausted or (word in PLAIN and service.pipelines.have_done_enough))
 
     def concerns(self, connection: Connection, frame: Frame) -> bool:
         """Whether this request has to wait. Whose turn it is may carry out one."""
@@ -66,6 +70,10 @@ class HeldBack:
             return True
         self._on_turn = None
         return False
+
+    def is_on_turn(self, patient: Patient) -> bool:
+        """Whether it goes on now, whatever others have done in this turn."""
+        return patient is self._on_turn
 
     def add(self, patient: Patient) -> None:
         """Let it go on when those before it have had their turn."""
@@ -79,6 +87,8 @@ class HeldBack:
         service = self._service
         if service.has_much_to_say:
             service.batches.kept().add_done_callback(lambda _: self._go_on())
+        elif service.batches.is_behind:
+            service.batches.when_begun(self._go_on)
         else:
             # After the next step of a commit: what was carried out goes to the disk before more is.
             service.loop.call_soon(service.loop.call_soon, self._go_on)
@@ -87,12 +97,16 @@ class HeldBack:
         service = self._service
         try:
             self._next()
-            while self._lines and not (service.has_shown_enough or service.is_exhausted):
+            while self._lines and not (service.has_shown_enough or self._is_turn_full()):
                 self._next()
         finally:
             self._on_turn, self._expected = None, False
             if self._lines:
                 self._expect()
+
+    def _is_turn_full(self) -> bool:
+        pipelines = self._service.pipelines
+        return self._service.is_exhausted or pipelines.have_done_enough or pipelines.have_read_enough
 
     def _next(self) -> None:
         name, line = next(iter(self._lines.items()))

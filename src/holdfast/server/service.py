@@ -28,6 +28,7 @@ from holdfast.server.deaths import NEVER, Deaths
 from holdfast.server.gathering import Gathering
 from holdfast.server.held_back import HeldBack
 from holdfast.server.limits import Limits
+from holdfast.server.pipelines import Pipelines
 from holdfast.server.quotas import Quotas
 from holdfast.server.resp import OVER
 from holdfast.server.store import Store, StoreFull
@@ -94,9 +95,10 @@ class Service:
         self.connections: set[Connection] = set()
         self.attachments = Attachments()
         self.quotas = Quotas(self)
-        self.waits = Waits(loop, self.wait_over, self.fetch_now, self._wait_stopped)
+        self.waits = Waits(loop, self.wait_over, self.fetch_now, self._wait_stopped, lambda: self.cost)
         self.unread = Unread(self)
         self.batches = Batches(store, loop, self.tally, self._end_turn, self.unread.told, self._refused, broken)
+        self.pipelines = Pipelines(self.batches)
         self.gathering = Gathering(self)
         self.held_back = HeldBack(self)
         self.unfinished = 0
@@ -217,6 +219,7 @@ class Service:
         self.gathering.carry_out()
         self.is_spent = False
         self._turn_ends_at = self.cost + MOST_COST_A_TURN
+        self.pipelines.begin_turn()
 
     @property
     def cost(self) -> int:
@@ -226,7 +229,11 @@ class Service:
     @property
     def is_exhausted(self) -> bool:
         """Whether the commands of this turn have cost so much that others which may do so have to wait."""
-        return self.cost >= self._turn_ends_at
+        return self.cost >= self._turn_ends_at or self.batches.is_behind
+
+    def charge(self, cost: int) -> None:
+        """Something beside the table has cost as much as so many of its questions."""
+        self._questions += cost
 
     @property
     def has_much_to_say(self) -> bool:
@@ -244,7 +251,7 @@ class Service:
         self.now = now = self.store.now()
         self.batches.gather()
         # One that stops has nothing to give to others, and may have given back its right to write.
-        if now >= self.deaths.due and not self.stopping:
+        if now >= self.deaths.due and not self.stopping and not self.batches.is_behind:
             try:
                 self.sweep()
             except Exception as error:
@@ -278,6 +285,9 @@ class Service:
         self._alarm = None if due == NEVER else self.loop.call_later(max(0.0, due - self.store.now()), self._wake)
 
     def _wake(self) -> None:
+        if self.batches.is_behind:
+            self.batches.when_begun(self._wake)
+            return
         self.begin_turn()
         if self.now < self.deaths.due:
             self._arm()
@@ -325,6 +335,7 @@ class Service:
                     batches.changes.append(PutCounter(0, number))
                 batches.changes += done
                 batches.urgent = True
+                self.pipelines.did(len(done))
 
     def step_lazily(self, command: Command) -> Any:
         """The same for a heartbeat: what it changes is kept with the next batch, whenever that is."""

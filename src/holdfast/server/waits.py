@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING
 
+from holdfast.server.timers import Timers
+
 if TYPE_CHECKING:
     from holdfast.core.table.rows import Row
     from holdfast.server.connection import Connection
@@ -18,7 +20,8 @@ class Waits:
     """Claims in line: since when, until when, and which connection's next reply depends on them.
 
     `over` is called with a claim whose wait is over, `nothing` with a watch that brought nothing in time, and
-    `stopped` with a claim that is waited for no longer, since when and until when that was.
+    `stopped` with a claim that is waited for no longer, since when and until when that was. `cost` says what the table
+    was asked so far.
     """
 
     def __init__(
@@ -27,12 +30,14 @@ class Waits:
         over: Callable[[str], None],
         nothing: Callable[[str, str], object],
         stopped: Callable[[str, float | None, float], None],
+        cost: Callable[[], int],
     ) -> None:
-        self._loop, self._over, self._nothing, self._stopped = loop, over, nothing, stopped
+        self._loop, self._stopped = loop, stopped
         self._since: dict[str, float] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._ends: Timers[str] = Timers(loop, over, cost)
         self._blocked: dict[str, Connection] = {}
-        self._fetching: dict[tuple[str, str], tuple[Connection, int, asyncio.TimerHandle]] = {}
+        self._fetching: dict[tuple[str, str], tuple[Connection, int]] = {}
+        self._fetch_ends: Timers[tuple[str, str]] = Timers(loop, lambda key: nothing(*key), cost)
 
     def __len__(self) -> int:
         return len(self._since)
@@ -40,8 +45,8 @@ class Waits:
     def begin(self, claim_id: str, now: float, wait: float | None, blocked: Connection | None) -> None:
         """A claim has taken a place in line."""
         self._since.setdefault(claim_id, now)
-        if wait is not None and claim_id not in self._timers:
-            self._timers[claim_id] = self._loop.call_later(wait, self._over, claim_id)
+        if wait is not None and claim_id not in self._ends:
+            self._ends.put(claim_id, self._loop.time() + wait)
         if blocked is not None:
             self._blocked[claim_id] = blocked
             blocked.waits_for = claim_id
@@ -50,8 +55,12 @@ class Waits:
         """What was decided about it was not kept: it waits as before, and a moment at least."""
         if since is not None:
             self._since.setdefault(claim_id, since)
-        if claim_id not in self._timers:
-            self._timers[claim_id] = self._loop.call_at(max(until, self._loop.time() + MOMENT), self._over, claim_id)
+        if claim_id not in self._ends:
+            self._ends.put(claim_id, max(until, self._loop.time() + MOMENT))
+
+    def until(self, claim_id: str) -> float | None:
+        """When its wait is over by itself, in the time of the loop."""
+        return self._ends.moment(claim_id)
 
     def since(self, claim_id: str) -> float | None:
         """When it came, asked once: after that it does not wait any more."""
@@ -67,11 +76,9 @@ class Waits:
         return list(self._blocked)
 
     def _stop_timer(self, claim_id: str) -> None:
-        if self._timers:
-            timer = self._timers.pop(claim_id, None)
-            if timer is not None:
-                timer.cancel()
-                self._stopped(claim_id, self._since.get(claim_id), timer.when())
+        until = self._ends.drop(claim_id) if self._ends else None
+        if until is not None:
+            self._stopped(claim_id, self._since.get(claim_id), until)
 
     def forget(self, claim_id: str) -> None:
         """It is gone, by its own wish or with its session. Who waits for a reply about it is told elsewhere."""
@@ -84,18 +91,16 @@ class Waits:
         key = (session, watch)
         former = self._fetching.pop(key, None)
         assert former is None, "a session has one connection that reads its watches at a time"
-        timer = self._loop.call_later(wait, self._nothing, session, watch)
-        self._fetching[key] = (connection, after, timer)
+        self._fetch_ends.put(key, self._loop.time() + wait)
+        self._fetching[key] = (connection, after)
         connection.waits_for = key
 
     def letter(self, session: str, watch: str) -> tuple[Connection, int] | None:
         """An event has come: who waits for it, and after which number."""
         found = self._fetching.pop((session, watch), None) if self._fetching else None
-        if found is None:
-            return None
-        connection, after, timer = found
-        timer.cancel()
-        return connection, after
+        if found is not None:
+            self._fetch_ends.drop((session, watch))
+        return found
 
     def ended(self, connection: Connection) -> bool:
         """The connection's session or the connection itself is no more: whether a reply was held back for it."""

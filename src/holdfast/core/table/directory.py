@@ -11,7 +11,7 @@ Name = tuple[str, str]
 CHUNK = 512
 YOUNG = 1_024
 """How many names may come or go before they are sorted in: most locks are given back before that."""
-MOST_KINDS = 10_000
+MOST_KINDS = 1_000
 """Kinds that a listing looks at in one go."""
 
 
