@@ -156,9 +156,10 @@ class Items(Generic[T]):
                 continue
             mine = borrower is not None and loan.borrower is borrower
             if (mine or not loan.is_live) and item.lend(loan, borrower):
-                value, item.value = item.value, None
-                if value is not None:
-                    self._discard(value)
+                if item.value is not None:
+                    # In this order: after an interrupt in between, what is discarded is discarded once more.
+                    self._discard(item.value)
+                    item.value = None
                 return item
         return None
 

@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.core.table.commands import GONE, GRANTED, Notice
 from holdfast.engines.advisory.keys import Keys
 from holdfast.engines.alarm import Alarm
+from holdfast.engines.claim_turns import ClaimTurns
 from holdfast.engines.engine import Deliver
 from holdfast.engines.postgres.sockets import Turns
 from holdfast.engines.postgres.wire import Wire
@@ -59,6 +60,11 @@ class Taken:
         return Granted(self.token, None, None if self.ends is None else max(0.0, self.ends - clock.now()))
 
 
+def name_of(claim: Claim) -> str:
+    """What claims have in common that wait for each other."""
+    return f"{claim.kind} {claim.name}"
+
+
 class Holdings:
     """Everything by claim. Safe to use from several threads."""
 
@@ -76,6 +82,8 @@ class Holdings:
         """Claims whose connection went away, until the keeper has heard of it."""
         self.doomed: dict[str, int] = {}
         """Claims whose connection was given up without an answer, and the server process that may hold them still."""
+        self.turns = ClaimTurns()
+        """By name: which of this client's waiters wait in PostgreSQL, and which wait behind them here."""
         self.bell: AdvisoryBell | None = None
         self.closing = False
         """Whether the session is ending: whoever waits and sees its connection break must not begin to wait anew."""
@@ -119,6 +127,15 @@ class Holdings:
             self.taken.pop(taken.claim.id, None)
             self.lost.pop(taken.claim.id, None)
 
+    def end_turn(self, claim: Claim) -> None:
+        """A claim waits no longer: the next one may wait in PostgreSQL."""
+        for claim_id in self.turns.end(name_of(claim), claim.id):
+            self._wake(claim_id)
+
+    def _wake(self, claim_id: str) -> None:
+        if self.bell is not None:
+            self.bell.deliver(Notice("", claim_id, GRANTED))
+
     def look_up(self) -> None:
         """Let the keeper's bell see what there is to watch."""
         if self.bell is not None:
@@ -135,6 +152,8 @@ class Holdings:
             bound.pending, bound.gone = None, True
             bound.home.broken.append(bound)
         self.look_up()
+        for taken in gone:
+            self.end_turn(taken.claim)
         if self.bell is not None:
             for taken in gone:
                 # Who waited looks, and begins anew.
@@ -146,6 +165,8 @@ class Holdings:
         for bound in self.watched():
             bound.wire.hang_up()
             self.lose(bound, CONNECTION_LOST)
+        for claim_id in self.turns.end_all():
+            self._wake(claim_id)
 
     def watched(self) -> list[Bound]:
         """Every connection with something on it."""

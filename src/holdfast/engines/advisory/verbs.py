@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from typing import Any, NoReturn
+from typing import Any
 
 from holdfast.core.table.commands import Deadlocked, Done, Opened, Renewed, SessionOver
 from holdfast.core.table.rows import Session
 from holdfast.engines.advisory import keys
-from holdfast.engines.advisory.holdings import CONNECTION_LOST, Bound, Holdings, Taken
-from holdfast.engines.narrow import NarrowVerbs
-from holdfast.engines.postgres.connections import Connections
+from holdfast.engines.advisory.holdings import CONNECTION_LOST, Bound, Holdings, Taken, name_of
+from holdfast.engines.advisory.inspection import ATTEND, InspectingVerbs
+from holdfast.engines.postgres.connections import Connections, ConnectionsBusy
 from holdfast.engines.postgres.proxy import EXPLANATION
 from holdfast.engines.postgres.trouble import lost, unavailable
 from holdfast.engines.postgres.wire import SqlError, Wire, WireLost
-from holdfast.errors import EngineFailure, HoldfastError, Unsupported
-from holdfast.model import Claim, Gone, Link, LockInfo, Party, Place, Refused
+from holdfast.errors import EngineFailure
+from holdfast.model import Claim, Gone, Place, Refused
 from holdfast.runtime import clock
 from holdfast.runtime.io import Io, Signal
 
 GRACE = 0.5
 """What the caller keeps of a deadline for giving up in order."""
-ATTEND = 0.25
-"""How long a caller attends to its own connection; after that the keeper watches it, and wakes the caller."""
-
+MOST_SENT = 16
+"""How many waiters of one client on one name wait in PostgreSQL, while few connections are in use."""
 ELSEWHERE = (
     "the connection leads to another server than the one on which this session holds its locks; that one is tried "
     "until they are released or lost"
 )
 
-_DEADLOCK_LINE = re.compile(r"Process (\d+) waits for (\w+) on advisory lock \[([\d,]+)\]; blocked by process (\d+)\.")
 
-
-class Collision(HoldfastError):
-    """Another name has the same 64-bit key: the two keep each other out."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(
-            f"another lock in use has the same 64-bit key as {name!r}: rename one, or drop ?recipe=advisory"
-        )
-
-
-class AdvisoryVerbs(NarrowVerbs):
+class AdvisoryVerbs(InspectingVerbs):
     """Session advisory locks: one round trip to take, one to give back."""
 
     def __init__(
@@ -140,8 +126,44 @@ class AdvisoryVerbs(NarrowVerbs):
     # Taking
 
     async def enter(self, claim: Claim, until: float) -> Any:
-        if claim.id in self.holdings.taken or claim.id in self.holdings.lost:
+        """Take the lock, or wait for it in PostgreSQL, or wait behind this client's waiters on the name.
+
+        A waiter in PostgreSQL takes a connection. The first one always may, and a few more while few are in use:
+        there they have their places among the waiters of all clients.
+        """
+        holdings, name = self.holdings, name_of(claim)
+        if claim.id in holdings.taken or claim.id in holdings.lost:
             return await self.look(claim, until)
+        if not claim.waits:
+            # The one that waits here came first.
+            return Refused() if holdings.turns.waiting(name) else await self._send(claim, until)
+        keeps_turn = waited = holdings.turns.knows(name, claim.id)
+        if not self._has_turn(claim, name):
+            return Place(holdings.turns.place(name, claim.id))
+        try:
+            reply = await self._send(claim, until)
+            keeps_turn = isinstance(reply, Place) and claim.id in holdings.taken
+        except ConnectionsBusy:
+            if not waited and holdings.turns.count(name) == 1:
+                raise
+            # It waits in this client, where waiting needs no connection: that is no failure.
+            keeps_turn = True
+            return Place(1)
+        finally:
+            if not keeps_turn:
+                holdings.end_turn(claim)
+        return reply
+
+    def _has_turn(self, claim: Claim, name: str) -> bool:
+        bound, turns = self._bound.get(claim.owner), self.holdings.turns
+        if bound is not None and bound.claims:
+            # It waits on the connection that it has. The server finds no deadlock of a holder that waits elsewhere.
+            turns.take(name, claim.id)
+            return True
+        few = turns.count(name) < MOST_SENT and self.connections.are_plenty()
+        return turns.admit(name, claim.id, MOST_SENT if few else 1)
+
+    async def _send(self, claim: Claim, until: float) -> Any:
         for fresh in (False, True):
             bound = await self._bind(claim.owner, until)
             taken = Taken(claim, keys.keys_of(claim.kind, claim.name), bound)
@@ -218,7 +240,15 @@ class AdvisoryVerbs(NarrowVerbs):
             return Gone(reason)
         taken = self.holdings.taken.get(claim.id)
         if taken is None:
+            if self.holdings.turns.knows(name_of(claim), claim.id):
+                return await self.enter(claim, until)
             return Gone("it was never asked for")
+        standing = await self._look_at(taken, until)
+        if not isinstance(standing, Place):
+            self.holdings.end_turn(claim)
+        return standing
+
+    async def _look_at(self, taken: Taken, until: float) -> Any:
         if taken.token is not None:
             return taken.granted()
         bound = taken.bound
@@ -233,7 +263,7 @@ class AdvisoryVerbs(NarrowVerbs):
         except WireLost as error:
             raise lost(self.address, error, committing=False) from error
         finally:
-            self._leave(bound, claim.owner)
+            self._leave(bound, taken.claim.owner)
 
     # Giving back
 
@@ -247,6 +277,8 @@ class AdvisoryVerbs(NarrowVerbs):
         return Gone(self.holdings.lost.pop(claim.id, CONNECTION_LOST))
 
     async def leave(self, claim: Claim, unanswered: bool, until: float) -> Done:
+        # At once: a withdrawal that is not answered must not keep those behind it waiting.
+        self.holdings.end_turn(claim)
         taken = self.holdings.taken.get(claim.id)
         if taken is not None:
             await self._give(taken, until)
@@ -423,78 +455,3 @@ class AdvisoryVerbs(NarrowVerbs):
         finally:
             self.holdings.hang_up()
         return Done()
-
-    # For people
-
-    async def inspect(self, kind: str, name: str, until: float) -> LockInfo:
-        found = await self._parties(kind, name, keys.keys_of(kind, name), until)
-        if any(not tagged for tagged, party in found if party.token is not None):
-            raise Collision(name)
-        holders = tuple(party for _, party in found if party.token is not None)
-        return LockInfo(kind, name, holders, tuple(party for _, party in found if party.token is None))
-
-    async def _place(self, taken: Taken, until: float) -> Place:
-        """Where in line a claim stands, and behind whom, as far as the server says so in a moment."""
-        claim = taken.claim
-        try:
-            found = await self._parties(claim.kind, claim.name, taken.keys, min(until, clock.now() + ATTEND))
-        except EngineFailure:
-            # It stands there all the same: this is only what people see of it.
-            return Place(1)
-        line = [party.claim for _, party in found if party.token is None]
-        return Place(line.index(claim.id) + 1 if claim.id in line else 1, self._holder(claim, found))
-
-    async def _blocker(self, taken: Taken, until: float) -> Party | None:
-        """Who is in the way, if the server can say so in time. Collision if it is there under another name."""
-        claim = taken.claim
-        try:
-            found = await self._parties(claim.kind, claim.name, taken.keys, until)
-        except EngineFailure:
-            # It was refused all the same: that answer is there already.
-            return None
-        return self._holder(claim, found)
-
-    def _holder(self, claim: Claim, found: list[tuple[bool, Party]]) -> Party | None:
-        holders = [(tagged, party) for tagged, party in found if party.token is not None]
-        if holders and not any(tagged for tagged, _ in holders):
-            raise Collision(claim.name)
-        return holders[0][1] if holders else None
-
-    async def _parties(self, kind: str, name: str, found: keys.Keys, until: float) -> list[tuple[bool, Party]]:
-        # A copy: other threads take and give back meanwhile.
-        known = list(self.holdings.taken.values())
-        ours = {taken.bound.wire.server_pid: taken for taken in known if taken.keys == found}
-        parties = []
-        for pid, granted, mode, tagged, app, host, since, now in await self._ask(keys.parties(found), until):
-            taken = ours.get(pid)
-            claim = taken.claim if taken is not None else None
-            token = (taken.token if taken is not None else None) or 0
-            party = Party(
-                claim=claim.id if claim else f"backend {pid}", owner=claim.owner if claim else f"backend {pid}",
-                app=app, host=host, pid=pid, thread=claim.thread if claim else "", note=claim.note if claim else "",
-                since=since or now, age=max(0.0, now - (since or now)), token=token if granted else None, name=name,
-                mode="shared" if "Share" in mode else "exclusive",
-            )  # fmt: skip
-            parties.append((tagged, party))
-        return parties
-
-    def _cycle(self, claim: Claim, error: SqlError) -> tuple[Link, ...]:
-        """The server's own account of a deadlock, one link for each of its processes."""
-        links: list[Link] = []
-        for pid, _, key, _ in _DEADLOCK_LINE.findall(error.detail):
-            wanted = claim.name if not links else f"advisory lock [{key}]"
-            links.append(Link(f"backend {pid}", "", "", int(pid), "", "a lock of this cycle", wanted))
-        return tuple(links)
-
-    # What it cannot do
-
-    async def break_lock(self, kind: str, name: str, force: bool, until: float) -> NoReturn:
-        raise AssertionError("guarantees.recorded is False")
-
-    async def list(self, prefix: str, kind: str, until: float) -> NoReturn:
-        raise AssertionError("guarantees.recorded is False")
-
-    async def raise_tokens(self, above: int, until: float) -> NoReturn:
-        raise Unsupported(
-            self.address, "raising tokens: they are the server's clock", "postgresql:// without ?recipe=advisory"
-        )

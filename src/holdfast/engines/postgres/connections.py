@@ -71,6 +71,10 @@ class Checked:
         self.proxy_checked = False
 
 
+class ConnectionsBusy(EngineFailure):
+    """Other calls had all connections for as long as this one could wait."""
+
+
 class Connections:
     """At most `most` wires to one server, each used by one caller at a time."""
 
@@ -98,7 +102,7 @@ class Connections:
             raise EngineFailure(self.address.shown, UNDER_WAY, "not done")
         item = await self.pool.take(until)
         if item is None:
-            raise lost(self.address.shown, "all connections were busy", committing=False)
+            raise ConnectionsBusy(self.address.shown, "all connections were busy", "not done")
         try:
             wire = item.value
             if wire is None:
@@ -113,6 +117,10 @@ class Connections:
             self.pool.give(item)
             raise
         return wire
+
+    def are_plenty(self) -> bool:
+        """Whether less than half of them are lent."""
+        return self.pool.in_use() < len(self.pool.items) // 2
 
     def keep(self, wire: Wire) -> None:
         """A wire is lent for longer than the call that took it: it comes back only by `give`."""
