@@ -182,6 +182,7 @@ class SqlitePort:
                 connection.execute("PRAGMA synchronous = FULL")
             while True:
                 self._begin(connection, command, until)
+                rows.begun()
                 try:
                     outcome = apply(command, clock.now(), rows.answer, rows.put, wall=time.time())
                 except BoundReached as reached:
@@ -190,6 +191,7 @@ class SqlitePort:
                     continue
                 committing = True
                 connection.execute("COMMIT")
+                rows.committed()
                 return outcome
         except sqlite3.Error as error:
             roll_back(item)
