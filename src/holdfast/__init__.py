@@ -4,7 +4,8 @@ import logging
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 - where it is not installed, but on the path
-    raise ImportError(f"Holdfast needs Python 3.11 or newer; this is {sys.version.split()[0]}")
+    # Every Python since 2.7 can read this file.
+    raise ImportError("Holdfast needs Python 3.11 or newer; this is %s" % sys.version.split()[0])  # noqa: UP031
 
 from holdfast.api.blocking import (
     AllLocks,
