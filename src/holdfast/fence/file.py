@@ -10,8 +10,9 @@ from pathlib import Path
 from types import TracebackType
 
 from holdfast.errors import InvalidRequest, StaleToken
-from holdfast.fence.file_ledger import Ledger, sync_folder
+from holdfast.fence.file_ledger import Ledger
 from holdfast.fence.token import Presented, Token, present
+from holdfast.runtime.disk import sync, sync_folder
 
 _LONGEST_NAME = 255
 _ANY_FILE = "file"
@@ -101,7 +102,7 @@ class FencedFile:
             ledger.write(highest, undo_to=os.fstat(self._file).st_size)
             try:
                 _write_all(self._file, _bytes(data))
-                os.fsync(self._file)
+                sync(self._file)
             except BaseException:
                 # A full disk, or an interrupt: readers must not see half of it until somebody appends again.
                 _undo(self._file, ledger)
@@ -179,7 +180,7 @@ def _undo(file: int, ledger: Ledger) -> None:
         return
     if os.fstat(file).st_size > undo_to:
         os.ftruncate(file, undo_to)
-        os.fsync(file)
+        sync(file)
     ledger.write(ledger.entry.token)
 
 
@@ -200,7 +201,7 @@ def _write_new(new: Path, old: Path, data: bytes) -> None:
         with suppress(FileNotFoundError):
             os.fchmod(file, stat.S_IMODE(os.stat(old).st_mode))
         _write_all(file, data)
-        os.fsync(file)
+        sync(file)
     finally:
         os.close(file)
 

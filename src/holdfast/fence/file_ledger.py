@@ -14,6 +14,7 @@ from types import TracebackType
 from zlib import crc32
 
 from holdfast.errors import InvalidRequest
+from holdfast.runtime.disk import sync, sync_folder
 
 _SECTOR = 4096
 _BODY = 16 + 1 + 20 + 1 + 20
@@ -73,7 +74,7 @@ class Ledger:
         """Remember durably. What was remembered before stays readable until this is."""
         entry = Entry(token, undo_to, self.entry.serial + 1)
         os.pwrite(self._file, entry.encoded(), entry.turn * _SECTOR)
-        os.fsync(self._file)
+        sync(self._file)
         self.entry = entry
 
     def _read(self) -> Entry:
@@ -96,12 +97,3 @@ def _decoded(record: bytes) -> Entry | None:
         return None
     token, serial, undo = body.split()
     return Entry(int(token), None if undo == b"-" else int(undo), int(serial))
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 import zlib
@@ -12,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from holdfast.runtime import machine
+from holdfast.runtime.disk import sync_folder
 from holdfast.server import codec
 from holdfast.server.recovery import Totals
 from holdfast.server.store import StoreRefused
@@ -149,11 +149,7 @@ class Disk:
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("INSERT INTO head VALUES (?)", (self._sealed(self.head),))
         connection.execute("COMMIT")
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.path.parent)
 
     # Reading
 
