@@ -74,7 +74,7 @@ def test_a_step_whose_undoing_was_interrupted_too_keeps_no_other_client_from_the
 
 
 @pytest.mark.usefixtures("garbage_is_collected")
-@pytest.mark.filterwarnings(NEVER_RAN, "ignore:.* was neither released nor lost:ResourceWarning")
+@pytest.mark.filterwarnings(NEVER_RAN)
 def test_an_interrupt_at_any_moment_leaves_the_connection_to_other_threads(tmp_path: Path) -> None:
     with (
         holdfast.connect(f"sqlite:///{tmp_path}/locks.db", ttl=60.0) as locks,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -51,13 +52,31 @@ async def call(ask: Ask, word: bytes) -> Any:
     return ask(word)
 
 
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
+    """All sockets that are made. If a call is interrupted while it opens one, only this list has it."""
+    made: list[socket.socket] = []
+
+    class Known(socket.socket):
+        def __init__(self, *arguments: Any, **more: Any) -> None:
+            made.append(self)
+            super().__init__(*arguments, **more)
+
+    monkeypatch.setattr(socket, "socket", Known)
+    return made
+
+
 @pytest.mark.usefixtures("garbage_is_collected")
-@pytest.mark.filterwarnings(NEVER_RAN, "ignore:unclosed:ResourceWarning")
+@pytest.mark.filterwarnings(NEVER_RAN)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Injected])
 @pytest.mark.parametrize("connected", [True, False], ids=["connected", "new"])
 @pytest.mark.parametrize("make", [one_server, three_nodes])
 def test_no_interrupt_uses_up_a_connection(
-    url: str, make: Callable[[str], tuple[RespPort | NodesPort, Ask]], connected: bool, error: type[BaseException]
+    url: str,
+    make: Callable[[str], tuple[RespPort | NodesPort, Ask]],
+    connected: bool,
+    error: type[BaseException],
+    opened: list[socket.socket],
 ) -> None:
     def begin() -> tuple[RespPort | NodesPort, Ask]:
         port, ask = make(url)
@@ -83,6 +102,11 @@ def test_no_interrupt_uses_up_a_connection(
         assert time.monotonic() - started < LONG - 1, fault.where
         port.close()
         del kept
+        left = [each for each in opened if each.fileno() >= 0]
+        for each in left:
+            each.close()
+        assert len(left) <= 1, f"{len(left)} sockets were left open: {fault.where}"
+        opened.clear()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, Injected])
