@@ -74,8 +74,11 @@ class Moments:
     def _strike(self) -> None:
         """What comes at the chosen moment."""
         error = self.error(self.where)
-        if error is not None:
-            raise error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # its traceback has this frame, and all that this frame keeps alive
 
 
 class HandledMoments(Moments):

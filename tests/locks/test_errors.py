@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import pickle
 import traceback
+import weakref
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -77,3 +79,44 @@ async def test_all_who_wait_for_a_session_are_told_in_words_of_their_own() -> No
     shown = ["".join(traceback.format_exception(error)) for error in told if isinstance(error, Exception)]
     assert [text.count("in live_session") for text in shown] == [1, 1, 1]
     assert all("no way" in text for text in shown)
+
+
+async def cannot(*_: object) -> object:
+    """A verb of an engine that is not there."""
+    raise errors.EngineFailure("memory", "a test", "not done")
+
+
+def test_an_error_is_gone_with_the_last_reference_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with holdfast.connect("memory://gone") as locks:
+        released = locks.lock("k").acquire()
+        released.release()
+        monkeypatch.setattr(locks._core.verbs, "enter", cannot)
+        gc.collect()
+        gc.disable()
+        try:
+            for call in (released.release, locks.lock("k").acquire):
+                try:
+                    call()
+                except errors.HoldfastError as error:
+                    told = weakref.ref(error)
+                assert told() is None, "it keeps the frames of its call alive, and they keep it"
+        finally:
+            gc.enable()
+
+
+def test_a_caller_gets_the_public_error_with_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cannot_because(*_: object) -> object:
+        raise errors.EngineFailure("memory", "a test", "unknown") from OSError("no way")
+
+    with holdfast.connect("memory://public") as locks:
+        locks.lock("k").acquire().release()
+        monkeypatch.setattr(locks._core.verbs, "enter", cannot_because)
+        with pytest.raises(errors.EngineUnavailable, match="a test") as told:
+            locks.lock("k").acquire()
+
+    assert type(told.value) is errors.EngineUnavailable
+    assert told.value.outcome == "unknown"
+    shown = "".join(traceback.format_exception(told.value))
+    assert "no way" in shown
+    assert "in cannot_because" in shown
+    assert shown.count("EngineUnavailable") == 1

@@ -14,8 +14,11 @@ from holdfast.model import Claim, Gone
 async def release(client: Client, entry: Entry, by: float = inf) -> None:
     """Give an entry back, as `give_up` does. LockLost if it was lost before, NotHeld if it was released before."""
     problem = await give_up(client, entry, by)
-    if problem is not None:
-        raise problem
+    try:
+        if problem is not None:
+            raise problem
+    finally:
+        del problem  # its traceback has this frame
 
 
 async def give_up(client: Client, entry: Entry, by: float = inf) -> LockLost | NotHeld | None:

@@ -99,8 +99,11 @@ async def let_go(client: Client, taken: list[Entry], by: float | None = None) ->
             log.debug("%s: %r was not given back at once: %s", client, entry.claim.name, error)
         except HoldfastError as error:
             raised = raised or error
-    if raised is not None:
-        raise raised
+    try:
+        if raised is not None:
+            raise raised
+    finally:
+        del raised  # its traceback has this frame
     return given_back
 
 

@@ -103,7 +103,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return drive(work)
     except EngineFailure as failure:
         error = failure.public()
-    raise error
+    try:
+        raise error
+    finally:
+        # Its traceback has this frame, and would keep the call alive until the next search for garbage.
+        del error
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:
