@@ -297,6 +297,41 @@ def partition(world: World, name: str) -> tuple[Work, Work]:
     return work, member.leave
 
 
+def renews(world: World, name: str) -> tuple[Work, Work]:
+    grant = world.locks.lock(name).acquire(wait=5.0)
+
+    def afterwards() -> None:
+        # What is not leased is lost with its connection, which an interrupt may have ended.
+        if world.locks.guarantees.leased:
+            grant.check()
+        with suppress(holdfast.HoldfastError):
+            grant.release()
+
+    return grant.renew, afterwards
+
+
+def breaks(world: World, name: str) -> tuple[Work, Work]:
+    held = world.rival.lock(name).acquire(wait=5.0)
+
+    def work() -> None:
+        world.locks.break_lock(name)
+
+    def afterwards() -> None:
+        with suppress(holdfast.HoldfastError):
+            held.release()
+
+    return work, afterwards
+
+
+def watches(world: World, name: str) -> tuple[Work, Work]:
+    def work() -> None:
+        with world.locks.watch(name) as events:
+            with world.rival.lock(name, wait=1.0):
+                assert next(events).name == name
+
+    return work, nothing
+
+
 def close(world: World, name: str) -> tuple[Work, Work]:
     locks = world.connect()
     grant = locks.lock(name).acquire(wait=5.0)
@@ -331,5 +366,8 @@ OPERATIONS = (
     Operation("latch", latch, lambda can: can.cells),
     Operation("log append", append, lambda can: can.cells, limit=1.0),
     Operation("partition", partition, lambda can: can.cells and can.recorded, limit=1.0),
+    Operation("renew", renews, limit=1.0),
+    Operation("break_lock", breaks, lambda can: can.recorded, limit=3.0),
+    Operation("watch", watches, lambda can: bool(can.events), limit=1.0),
     Operation("close", close, limit=1.0),
 )

@@ -120,7 +120,7 @@ class Connections:
 
     def are_plenty(self) -> bool:
         """Whether less than half of them are lent."""
-        return self.pool.in_use() < len(self.pool.items) // 2
+        return sum(item.is_lent for item in self.pool.items) < len(self.pool.items) // 2
 
     def keep(self, wire: Wire) -> None:
         """A wire is lent for longer than the call that took it: it comes back only by `give`."""

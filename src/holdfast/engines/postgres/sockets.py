@@ -35,9 +35,6 @@ class Pool(Protocol):
     def give(self, item: PoolItem[Wire]) -> None:
         """Take it back, with the wire that it carries now."""
 
-    def in_use(self) -> int:
-        """How many wires are lent."""
-
     def idle_values(self) -> list[Wire]:
         """Take the wires out of all that is not lent."""
 
