@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
+from holdfast.core.table.commands import Mismatch
 from holdfast.errors import Conflict, InvalidRequest
 from holdfast.locks.cell import MOST_BYTES, CellFront, Pauses, encode
 from holdfast.locks.client import Client
@@ -78,12 +79,11 @@ class LogFront:
             now = await self.load()
             if expected is not None and expected != now.length:
                 raise Conflict(self.name, expected, now.length, "length")
-            try:
-                await self.cell.set(self.room_for(now._replace(events=now.events + events)), now.version)
+            written = await self.cell.try_set(self.room_for(now._replace(events=now.events + events)), now.version)
+            if not isinstance(written, Mismatch):
                 return now.length + len(events)
-            except Conflict:
-                # Somebody else appended or trimmed: whether that matters is for `expected` to say.
-                await pauses.pause()
+            # Another client appended or trimmed: whether that matters is for `expected` to say.
+            await pauses.pause()
 
     def room_for(self, history: History) -> dict[str, Any]:
         """What the cell holds from now on; InvalidRequest if it is too much."""
@@ -121,11 +121,10 @@ class LogFront:
             cut = min(max(before - now.start, 0), len(now.events))
             if not cut:
                 return now.start
-            try:
-                await self.cell.set(now.without(cut), now.version)
+            written = await self.cell.try_set(now.without(cut), now.version)
+            if not isinstance(written, Mismatch):
                 return now.start + cut
-            except Conflict:
-                await pauses.pause()
+            await pauses.pause()
 
     async def follow(self, from_: int, end: End) -> AsyncIterator[tuple[int, Any]]:
         """Each event with its number, from `from_` on, as they are appended.
