@@ -50,19 +50,6 @@ def vague_names(path: Path) -> Iterator[str]:
             yield f"{part!r} says nothing: name the noun that it holds"
 
 
-def public_engine_errors(source: str) -> Iterator[str]:
-    """EngineUnavailable raised or caught: a signal handler can raise it too, so it says nothing about this call."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            named = ast.unparse(node.exc.func)
-        elif isinstance(node, ast.ExceptHandler) and node.type is not None:
-            named = ast.unparse(node.type)
-        else:
-            continue
-        if "EngineUnavailable" in named:
-            yield f"{node.lineno}: {named}: use EngineFailure"
-
-
 def timeouts_in_public(source: str) -> Iterator[str]:
     """Public names with the word timeout: it means `ttl` to some and `wait` to others."""
     yield from _timeouts(ast.parse(source))
@@ -144,16 +131,6 @@ def test_no_dictionary_is_listed_by_its_items() -> None:
     assert _found(_files(".py"), listed_items) == []
     assert len(list(listed_items("for key, value in list(self.calls.items()): ..."))) == 1
     assert list(listed_items("for key, value in self.calls.copy().items(): ...; list(calls); list()")) == []
-
-
-def test_what_a_call_concludes_about_an_engine_comes_from_no_signal_handler() -> None:
-    # `doctor` concludes nothing about a call, and the keeper runs in a thread without signal handlers.
-    apart = {"doctor.py", "checkup.py", "keeper.py", "ending.py", "client.py"}
-    judged = [path for path in _files(".py") if {"engines", "locks"} & set(path.parts) and path.name not in apart]
-    assert _found(judged, public_engine_errors) == []
-    assert len(list(public_engine_errors("try: ...\nexcept EngineUnavailable: ..."))) == 1
-    assert len(list(public_engine_errors("raise EngineUnavailable('e', 'it is gone', 'unknown')"))) == 1
-    assert list(public_engine_errors("raise EngineFailure('e', 'it is gone', 'unknown')")) == []
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

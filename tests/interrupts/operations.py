@@ -279,7 +279,7 @@ def latch(world: World, name: str) -> tuple[Work, Work]:
 
 def append(world: World, name: str) -> tuple[Work, Work]:
     def work() -> None:
-        world.locks.log(name).append(["event"], expected=0)
+        world.locks.log(name).append(["event"])
 
     def afterwards() -> None:
         assert world.rival.log(name).read() in ([], ["event"])
