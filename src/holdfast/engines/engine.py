@@ -120,7 +120,10 @@ class ListingVerbs(Protocol):
     """Verbs that list what a session has. Where there are none, every grant is asked for by `look`."""
 
     async def own_claims(self, session: str, until: float) -> list[tuple[Claim, int | None]] | SessionOver:
-        """Every claim of the session, with its token, or None while it waits; as far as `leave` needs it."""
+        """Every claim of the session, with its token, or None while it waits; as far as `leave` needs it.
+
+        Those may be left out that the engine's own client side knows: they are asked for by `look`.
+        """
 
 
 @runtime_checkable

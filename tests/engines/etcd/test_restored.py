@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,3 +96,48 @@ def test_a_holder_keeps_its_grants_over_a_restart(server: EtcdServer) -> None:
 
         for grant in grants:
             grant.release()
+
+
+class Gate:
+    """Heartbeats of one client wait here while it is closed."""
+
+    def __init__(self, locks: holdfast.Client) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        core = locks._core
+        assert core.keeper is not None
+        verbs: Any = core.keeper.verbs
+        renew = verbs.renew
+
+        async def when_open(session: str, until: float) -> Any:
+            self.open.wait(60.0)
+            return await renew(session, until)
+
+        verbs.renew = when_open
+
+
+def come_back(server: EtcdServer, put_back: Callable[[], None], gate: Gate) -> None:
+    """Put the copy back and let others write more than was lost, before this client's heartbeat sees that."""
+    gate.open.clear()
+    server.kill()
+    shutil.rmtree(server.folder / "data")
+    put_back()
+    server.start()
+    with holdfast.connect(server.url, ttl=60.0) as others:
+        for number in range(100):
+            others.cell("c").set(number)
+    gate.open.set()
+
+
+@pytest.mark.parametrize("limit", [0, 1], ids=["lock", "permit"])
+@pytest.mark.parametrize("take_copy", [put_back_a_snapshot, put_back_files])
+def test_a_lock_that_was_given_back_since_does_not_stay_held(
+    server: EtcdServer, tmp_path: Path, limit: int, take_copy: Callable[[EtcdServer, Path], Callable[[], None]]
+) -> None:
+    with holdfast.connect(server.url, ttl=15.0) as locks, holdfast.connect(server.url, ttl=60.0) as others:
+        grant = (locks.semaphore("k", limit) if limit else locks.lock("k")).acquire()
+        put_back = take_copy(server, tmp_path)
+        grant.release()
+        come_back(server, put_back, Gate(locks))
+
+        (others.semaphore("k", limit) if limit else others.lock("k")).acquire(wait=60.0).release()

@@ -124,6 +124,8 @@ class Ledger:
             self.revision = 0
             """The highest revision that etcd has answered with."""
             self.entries: dict[str, Entry] = {}
+            self.strays: dict[str, Row] = {}
+            """Claims that etcd has of this session and this client does not: those that were listed last."""
             self.overdue: dict[bytes, Overdue] = {}
             self._queues: dict[str, OwnQueue] = {}
             self._owners: dict[str, set[str]] = {}

@@ -34,6 +34,7 @@ from holdfast.engines.etcd.wire import (
     LEASE_GRANT,
     LEASE_KEEP_ALIVE,
     LEASE_REVOKE,
+    LEASE_TIME_TO_LIVE,
     Answer,
     LeaseExists,
     LeaseGone,
@@ -152,6 +153,18 @@ class Known:
                 else:
                     await self.call(steps.step([], [steps.delete(kv.key)]), verb)
         return Renewed(float(kept.message.TTL), tuple(gone), self.ledger.next_death())
+
+    async def strays(self, session: str, verb: VerbCall) -> list[Row]:
+        """Claims under the session's lease that this client does not know, as etcd has them now."""
+        lease, lines = lease_of(session), self.keys.lines
+        asked = message("LeaseTimeToLiveRequest")(ID=lease, keys=True)
+        listed = await self.call(Request(LEASE_TIME_TO_LIVE, asked, changes=False), verb)
+        known = {entry.key for entry in self.ledger.entries.copy().values()}
+        unknown = [key for key in listed.message.keys if key.startswith(lines) and key not in known]
+        found = [kv for key in unknown for kv in (await self.call(steps.look(key), verb)).message.kvs]
+        rows = [read_row(self.keys, kv) for kv in found if kv.lease == lease]
+        self.ledger.strays = {row.record.claim.id: row for row in rows}
+        return rows
 
     async def close(self, session: str, verb: VerbCall) -> Done:
         """End a session. Its record goes first: claims that end together with theirs have expired."""

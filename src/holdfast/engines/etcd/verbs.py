@@ -101,6 +101,11 @@ class EtcdVerbs(Known):
                 entry.doubtful = True  # its turn to be sent had come
             raise
 
+    async def own_claims(self, session: str, until: float) -> list[tuple[Claim, int | None]]:
+        """Only those that this client does not know. What it knows is looked at, claim by claim."""
+        rows = await self.strays(session, VerbCall(until))
+        return [(row.record.claim, self.ledger.base + row.modified if row.held else None) for row in rows]
+
     @staticmethod
     def _not_sent_yet(entry: Entry, verb: VerbCall) -> bool:
         """Whether an enter still waits behind others of this client: that is no failure, but a place."""
@@ -166,6 +171,9 @@ class EtcdVerbs(Known):
         # Without an entry its key is gone, and may be another's.
         ends = [steps.delete(entry.key), *clear] if entry is not None else clear
         mine = [_still(entry, lease)] if entry is not None else []
+        stray = self.ledger.strays.pop(claim.id, None)
+        if entry is None and stray is not None:
+            ends, mine = [steps.delete(stray.key), *clear], [steps.unchanged(stray.key, stray.modified)]
         try:
             await self.call(
                 steps.step(mine, ends, clear, together=self.keys.line(claim.kind, claim.name), alike=ENDS, urgent=True),
