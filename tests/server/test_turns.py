@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from holdfast.core.table import dictionary
 from holdfast.core.table.changes import PutSession
 from holdfast.engines.resp.wire import pack
 from holdfast.server import batches, listing, pipelines
@@ -71,6 +72,20 @@ async def test_a_listing_passes_so_many_dead_names_and_goes_on_in_the_next_part(
     assert names == ["z0", "z1", "z2"]
     assert max(looked) <= 55
     assert parts > 3
+
+
+async def test_a_look_at_one_lock_passes_so_many_dead_claims(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dictionary, "MOST_ROWS", 50)
+    service, table = inside.service, inside.service.table
+    client = await opened(inside, "session1")
+    for number in range(500):
+        client.send("HF.ACQUIRE", f"session1-{number}", "k", "SHARED", "OWNER", number)
+    await inside.settle()
+    table.put(PutSession(table.sessions["session1"]._replace(expires_at=0.0)))
+    before = table.looked_at
+
+    assert not listing.one_lock(service, "holdfast.lock", "k", 10).holders
+    assert table.looked_at - before <= 60
 
 
 async def test_no_more_is_granted_while_many_changes_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,8 +36,8 @@ FEW_CHANGES = 256
 MUCH = 1 << 20
 """Bytes said in one turn of the loop after which others have theirs: to copy them takes about a millisecond."""
 
-MOST_CHANGES = 2_000
-"""Changes that wait for a commit before other work that makes more is put off: a commit of these takes about 15 ms."""
+MOST_CHANGES = 1_000
+"""Changes that wait for a commit, after which what makes more waits too: a commit of twice as many takes 20 ms."""
 
 Parcel = tuple["Connection", bytes, int]
 """Something to be said on a connection, and how many replies are in it."""
@@ -116,6 +116,7 @@ class Batches:
     def when_begun(self, callback: Callable[[], object]) -> None:
         """Call this when the changes that wait now are under way to the store, or are given up."""
         self._begun.append(callback)
+        self.urgent = True
         self.gather()
 
     def _take_changes(self) -> list[Change]:

@@ -184,7 +184,8 @@ class Process:
             self.service.complaints.second_over()
             self.logins.failures.second_over()
             self._look_for_room()
-            if second % 60 == 0 and len(self.service.table.rows) < SMALL_TABLE:
+            table = self.service.table
+            if second % 60 == 0 and len(table.rows) + table.mail.count < SMALL_TABLE:
                 gc.collect()
 
     def _close_silent(self) -> None:

@@ -26,8 +26,8 @@ MOST_DEAD = 1_000
 """Dead claims that a question passes to find a live one. Beyond these a dead one is in the way until it is removed."""
 MOST_ENDED = 64
 """The same for sessions that have ended."""
-MOST_SORTED = 10_000
-"""Claims of a session among which the first ones are looked for by their ids."""
+MOST_ROWS = 10_000
+"""Claims of a session, or dead ones on a name, among which the first to remove, or to show, are looked for."""
 
 
 class Dictionary:
@@ -244,7 +244,7 @@ class Dictionary:
 
     def _session_rows(self, q: ask.SessionRows, now: float) -> tuple[Row, ...]:
         rows = self.by_session.get(q.session, {})
-        if q.after is None and len(rows) > MOST_SORTED:
+        if q.after is None and len(rows) > MOST_ROWS:
             # To find the smallest ids takes a look at all of them, for each step.
             return tuple(islice(rows.values(), q.limit))
         self.looked_at += len(rows) // 8
@@ -287,7 +287,8 @@ class Dictionary:
     def rows_on(self, key: Name, now: float, most: int | None = None) -> list[Row]:
         """Every live claim on a name, by arrival; only so many, if that is said, and holders before others."""
         line = self.rivals.line(*key)
-        alive = (row for row in (line.rows() if line else ()) if self.alive(row, now))
+        rows = islice(line.rows() if line else (), None if most is None else most + MOST_ROWS)
+        alive = (row for row in rows if self.alive(row, now))
         return sorted(islice(alive, most), key=arrival)
 
     def _under(self, q: ask.Under, now: float) -> tuple[Row, ...]:
