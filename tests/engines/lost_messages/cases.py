@@ -6,7 +6,7 @@ import asyncio
 import os
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import get_args
 
@@ -49,10 +49,12 @@ class Result:
     problem: str = ""
     is_late: bool = False
 
-    @property
-    def missed(self) -> bool:
-        """Whether there was a fault that has struck nothing."""
-        return self.case.fault is not None and not self.struck
+    def again(self) -> Case | None:
+        """The case to run instead, if the fault has struck nothing: at the last of the requests that there were."""
+        fault = self.case.fault
+        if fault is None or self.struck:
+            return None
+        return Case(self.case.operation, replace(fault, number=min(fault.number, max(1, self.count))))
 
 
 def cases(operation: Operation, count: int) -> Iterator[Case]:
@@ -104,7 +106,8 @@ def raised(error: Exception) -> str:
 async def run_all(sites: Sequence[Site], chosen: Sequence[Case]) -> list[Result]:
     """All of them, one at a time on each site. An answer that comes late is waited for again, alone.
 
-    A case whose fault has struck nothing runs again too: how many requests an operation makes depends on chance.
+    A case whose fault has struck nothing runs again too, with an earlier request: how many requests an operation
+    makes depends on chance, such as a heartbeat.
     """
     left = list(reversed(chosen))
     results: list[Result] = []
@@ -116,7 +119,7 @@ async def run_all(sites: Sequence[Site], chosen: Sequence[Case]) -> list[Result]
     await asyncio.gather(*(work(site) for site in sites))
     results = [await run(sites[0], result.case) if result.is_late else result for result in results]
     for _ in range(TRIES):
-        results = [await run(sites[0], result.case) if result.missed else result for result in results]
+        results = [result if (case := result.again()) is None else await run(sites[0], case) for result in results]
     return results
 
 
