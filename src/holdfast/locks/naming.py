@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import string
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Generator, Iterator
@@ -60,8 +59,8 @@ def check_result(function: object, result: R) -> R:
         # Nothing of it shall run now, as far as it has not begun.
         if isinstance(result, CoroutineType):
             result.close()
-        elif isinstance(result, asyncio.Future | Future):
-            result.cancel()
+        elif callable(cancel := getattr(result, "cancel", None)):
+            cancel()  # a task, or a future of any library
         rule = f"it returned a {type(result).__name__.lstrip('_')}, which would run after the lock is released"
         raise InvalidRequest("function", shown(function), rule)
     return result

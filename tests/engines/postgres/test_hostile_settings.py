@@ -18,7 +18,7 @@ from holdfast.verify.servers.postgres import PostgresServer
 
 Connect = Callable[..., holdfast.Client]
 Database = psycopg.Connection[Any]
-KEYWORDS = {"any", "as", "coalesce", "extract", "least"}
+KEYWORDS = {"any", "as", "coalesce", "extract", "greatest", "least"}
 # With several arguments it is syntax too, and always the function of pg_catalog.
 KEYWORDS |= {"unnest"}
 ALIASES = {"t", "w"}
