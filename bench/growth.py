@@ -36,6 +36,7 @@ AXES = {
     "sessions": "a pair, other sessions",
     "queue": "a hand-off, waiters in the queue",
     "ring": "a refusal as a deadlock, links of the ring",
+    "timeouts": "a wait of 1 s that is over, together with so many of one client",
 }
 SIZES = {
     "held": (0, 100, 1_000, 10_000, 100_000),
@@ -44,6 +45,7 @@ SIZES = {
     "sessions": (0, 100, 1_000, 3_000),
     "queue": (10, 100, 1_000, 5_000, 10_000),
     "ring": (2, 10, 100, 400),
+    "timeouts": (100, 1_000, 5_000),
 }
 SESSIONS_PER_PROCESS = 500
 LIMITS = "[limits]\nconnections_per_user = 10000\n"
@@ -103,12 +105,12 @@ ENGINES = {
     "memory": Engine(in_memory, {"held": 0, "sessions": 0}),
     "sqlite": Engine(in_a_file),
     "redis": Engine(one(RedisServer), NO_DEADLOCKS),
-    "redlock": Engine(redlock, {"queue": 0, "ring": 0, "sessions": 1_000}),
+    "redlock": Engine(redlock, {"ring": 0, "sessions": 1_000}),
     "postgresql": Engine(one(postgres), {"sessions": 100}),
-    # A lock and a waiter take a connection each, and there are no heartbeats.
+    # A lock takes a connection, and there are no heartbeats.
     "advisory": Engine(
         one(postgres, "?recipe=advisory&connections=100"),
-        {"held": 0, "own": 80, "heartbeats": 0, "sessions": 100, "queue": 80, "ring": 0},
+        {"held": 0, "own": 80, "heartbeats": 0, "sessions": 100, "ring": 0},
     ),
     "zookeeper": Engine(one(zookeeper), {**NO_DEADLOCKS, "queue": 5_000}),
     "etcd": Engine(one(EtcdServer), {**NO_DEADLOCKS, "queue": 5_000}),
@@ -133,7 +135,12 @@ class Row:
             return [*start, "", "", "", self.problem or "no operation was finished"]
         point = self.point
         spent = (point.client, point.server)
-        return [*start, f"{point.operations:,.0f}", *(f"{1e6 * each / point.operations:,.0f}" for each in spent), ""]
+        return [
+            *start,
+            f"{point.operations:,.0f}",
+            *(f"{1e6 * each / point.operations:,.0f}" for each in spent),
+            point.note,
+        ]
 
 
 class Late(Exception):

@@ -12,14 +12,15 @@ import os
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from holdfast import aio
-from holdfast.errors import Deadlock
+from holdfast.errors import Deadlock, HoldfastError, NotAcquired
 from holdfast.verify.servers.process import family
 
 CALLERS = 16
@@ -57,6 +58,8 @@ class Point:
     seconds: float
     client: float
     server: float
+    note: str = ""
+    """What else is to be said of it."""
 
 
 def server_cpu(pids: Sequence[int]) -> float:
@@ -167,13 +170,20 @@ def check(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 async def until_waited_for(client: aio.Client, name: str, waiters: int, tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Wait until so many claims wait for this name. The tasks are those that make them."""
+    """Wait until so many claims wait for this name in the engine. The tasks are those that make them."""
     while True:
         check(tasks)
         found = await client.inspect(name)
         if len(found.waiters) >= waiters:
             return
-        await asyncio.sleep(0.02 + waiters / 20_000)
+        await asyncio.sleep(0.02)
+
+
+async def until_all_wait(client: aio.Client, waiters: int, tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait until so many calls of a client wait, in the engine or behind others of the client."""
+    while len(client._core.waiting) < waiters:
+        check(tasks)
+        await asyncio.sleep(0.02)
 
 
 async def queue(job: Job) -> Point:
@@ -190,7 +200,7 @@ async def queue(job: Job) -> Point:
                 done += 1
 
     waiters = [asyncio.create_task(wait()) for _ in range(job.size)]
-    await until_waited_for(client, "queue", job.size, waiters)
+    await until_all_wait(client, job.size, waiters)
     await grant.release()
     first = done
     meter = Meter(job.pids)
@@ -229,11 +239,36 @@ async def ring(job: Job) -> Point:
     return meter.read(done)
 
 
+async def timeouts(job: Job) -> Point:
+    """Waits of one client for a lock that another one holds, which are over at the same time."""
+    holder, client = await connect(job), await connect(job)
+    await holder.lock("timeouts").acquire()
+    # The first acquire of a client opens its session and prepares scripts, statements and connections.
+    await hold(client, "warm", 1)
+    took: list[float] = []
+    told: Counter[str] = Counter()
+
+    async def miss() -> None:
+        began = time.perf_counter()
+        try:
+            await client.lock("timeouts").acquire(wait=1.0)
+        except HoldfastError as error:
+            told[type(error).__name__] += 1
+        took.append(time.perf_counter() - began)
+
+    meter = Meter(job.pids)
+    await asyncio.gather(*(miss() for _ in range(job.size)))
+    point = meter.read(told[NotAcquired.__name__])
+    others = "".join(f", {number} {name}" for name, number in told.items() if name != NotAcquired.__name__)
+    return replace(point, note=f"slowest answer {max(took):.2f} s{others}")
+
+
 MEASURES: dict[str, Callable[[Job], Awaitable[Point]]] = {
     "own": own,
     "heartbeats": heartbeats,
     "queue": queue,
     "ring": ring,
+    "timeouts": timeouts,
 }
 HOLDERS: dict[str, Callable[[Job], Awaitable[None]]] = {"held": held, "sessions": sessions}
 """What is prepared in a process of its own, so that its heartbeats are no part of the client's CPU time."""
