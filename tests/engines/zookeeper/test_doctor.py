@@ -31,6 +31,8 @@ def test_one_server_alone_is_no_ensemble(url: str) -> None:
     assert found["quorum margin"].level == "warning"
     assert "alone" in found["quorum margin"].found
     assert found["four-letter words"].level == "good"
+    assert found["version"].level == "good"
+    assert found["version"].found.startswith("3.")
 
 
 def test_session_limits_are_what_a_session_was_given(url: str) -> None:

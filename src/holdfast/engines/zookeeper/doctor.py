@@ -26,6 +26,8 @@ PATIENCE = 10.0
 WORD_PATIENCE = 2.0
 TTL = 10.0
 """What `connect()` asks for unless told."""
+OLDEST = (3, 5)
+OLDEST_TO_WATCH = (3, 6)
 SKEW = 1.0
 SLOW_MS = 100.0
 """A server whose requests take longer than this on average keeps every waiter waiting."""
@@ -52,6 +54,13 @@ class ServerReport:
     def mode(self) -> str:
         """leader, follower, observer, standalone; empty if it does not say."""
         return self.facts.get("mode", self.facts.get("zk_server_state", ""))
+
+    @property
+    def version(self) -> str:
+        """Its number; empty if it does not say."""
+        told = self.facts.get("zookeeper version", self.facts.get("zk_version", ""))
+        found = re.match(r"\d+(\.\d+)+", told)
+        return found[0] if found else ""
 
     def number(self, fact: str) -> float | None:
         try:
@@ -107,6 +116,7 @@ def check_up(verbs: Part, address: ZooKeeperAddress, ttl: float = TTL) -> list[F
     granted, skew = run(_try_session(verbs, address, ttl, compare=True))
     largest = run(_largest_request(verbs, address))
     return [
+        check_versions(reports),
         _servers(reports),
         _quorum(reports),
         _session_limits(ttl, granted, shortest, reports),
@@ -203,6 +213,26 @@ def _servers(reports: list[ServerReport]) -> Finding:
             "servers", "warning", shown, f"{', '.join(down)} cannot be reached: one more loss is nearer than it looks"
         )
     return Finding("servers", "good", shown)
+
+
+def check_versions(reports: list[ServerReport]) -> Finding:
+    """The oldest of them decides what works."""
+    told = {report.version for report in reports if report.version}
+    if not told:
+        return Finding("version", "warning", "unknown", "the servers do not tell", WORDS)
+    versions = sorted(told, key=_numbers)
+    found = ", ".join(versions)
+    if _numbers(versions[0]) < OLDEST:
+        return Finding("version", "danger", found, "it is too old for this engine", "ZooKeeper 3.5 or later")
+    if _numbers(versions[0]) < OLDEST_TO_WATCH:
+        return Finding("version", "warning", found, "watch() is refused", "ZooKeeper 3.6 or later")
+    if len(versions) > 1:
+        return Finding("version", "warning", found, "servers of several versions", "finish the upgrade")
+    return Finding("version", "good", found)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split("."))
 
 
 def _quorum(reports: list[ServerReport]) -> Finding:

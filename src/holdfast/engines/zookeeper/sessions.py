@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, UnimplementedError
 from kazoo.protocol.states import EventType
 
 from holdfast.core.table.commands import GONE, Done, Notice, Opened, Renewed, SessionOver
@@ -69,25 +69,35 @@ class SessionVerbs(Part):
             await self.ready(link, until)
             note, beat = layout.note(session.id), layout.session(session.id)
             about = packed({"ttl": link.negotiated, "ended": {}})
+            # The first: a server that does not know this request refuses it before it answers what came earlier.
+            alive = kazoo.create_async(beat, b"", ephemeral=True, include_data=True)
             try:
                 *made, base, found = await self.answers(
                     link, until,
+                    alive,
                     kazoo.create_async(note, about, ephemeral=True),
-                    kazoo.create_async(beat, b"", ephemeral=True, include_data=True),
                     kazoo.get_async(layout.base),
                     kazoo.get_async(note, watch=partial(self._noted, link, session.id)),
                 )  # fmt: skip
             except Dropped:
+                # With its refusal it closes the connection, and what else was asked is lost.
+                if isinstance(alive.exception, UnimplementedError):
+                    raise self._too_old() from None
                 continue
+            if isinstance(made[0], UnimplementedError):
+                raise self._too_old()
             if any(isinstance(one, NoNodeError) for one in (*made, base)):
                 await self.make_namespace(link, until)
                 continue
             assert all(isinstance(one, str | tuple | NodeExistsError) for one in made)
-            if isinstance(made[1], tuple):
-                link.clock.note(made[1][1])
+            if isinstance(made[0], tuple):
+                link.clock.note(made[0][1])
             self.take_base(link, base[0])
             link.notes_version = found[1].version
             return
+
+    def _too_old(self) -> EngineUnavailable:
+        return EngineUnavailable(self.address, "ZooKeeper is too old: 3.5 or newer is needed", "not done")
 
     def _noted(self, link: Link, session: str, event: Any) -> None:
         """Somebody has left word, or the connection broke and we do not know; in the connection's thread."""
