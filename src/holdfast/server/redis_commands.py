@@ -62,6 +62,10 @@ def config(connection: Connection, frame: Frame) -> bytes:
     return connection.resp.encode(dict.fromkeys(frame[2:], ""))
 
 
+UNCOUNTED = "db=0 sub=0 psub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 obl=0 oll=0 omem=0 tot-mem=0"
+"""What Redis counts and a lock server does not: redis-py 5 and 6 fail where one of them is missing."""
+
+
 def describe(connection: Connection) -> str:
     """A connection in the form of CLIENT LIST."""
     age = int(connection.service.loop.time() - connection.began)
@@ -69,7 +73,7 @@ def describe(connection: Connection) -> str:
     return (
         f"id={connection.id} addr={connection.peer} name={connection.name} age={age} idle={idle} "
         f"user={connection.user.name or 'default'} resp={connection.resp.version} "
-        f"session={connection.session} side={int(connection.side)}"
+        f"session={connection.session} side={int(connection.side)} {UNCOUNTED}"
     )
 
 
