@@ -57,6 +57,8 @@ class Link:
         """By path: who is told of everything under it."""
         self.beat_zxid = 0
         """That of the last heartbeat."""
+        self.beat_version = 0
+        """The version that the last heartbeat has written: one more than the heartbeat before it."""
         self.tokens: TokenTable | None = None
         """How zxids become tokens; None until it was read."""
         self.gone: dict[str, str] = {}

@@ -15,7 +15,7 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, UnimplementedError
 from kazoo.protocol.states import EventType
 
-from holdfast.core.table.commands import GONE, Done, Notice, Opened, Renewed, SessionOver
+from holdfast.core.table.commands import GONE, OLDER_STATE, Done, Notice, Opened, Renewed, SessionOver
 from holdfast.core.table.rows import Session
 from holdfast.engines.zookeeper.asking import Dropped, Late, LinkOver
 from holdfast.engines.zookeeper.ledger import Member, packed, unpacked
@@ -93,7 +93,7 @@ class SessionVerbs(Part):
             if isinstance(made[0], tuple):
                 link.clock.note(made[0][1])
             self.take_base(link, base[0])
-            link.notes_version = found[1].version
+            link.notes_version, link.beat_version = found[1].version, 0
             return
 
     def _too_old(self) -> EngineUnavailable:
@@ -114,9 +114,10 @@ class SessionVerbs(Part):
             raise EngineFailure(self.address, "the connection is lost", "not done")
         sent, attached_at, negotiated = self.io.now(), link.attached_at, link.negotiated
         try:
-            if not await self._beat(link, session, until):
+            over = await self._beat(link, session, until)
+            if over is not None:
                 link.say_farewell()
-                return SessionOver()
+                return over
             link.unanswered = 0
             good = member.life.confirm(Request(sent, self.io.now()), negotiated, attached_at)
         except LinkOver:
@@ -134,12 +135,16 @@ class SessionVerbs(Part):
         gone = tuple((id_, reason) for id_, reason in link.gone.copy().items() if id_ in member.claims)
         return Renewed(granted(min(good, link.negotiated * SHARE)), gone)
 
-    async def _beat(self, link: Link, session: str, until: float) -> bool:
-        """Prove that we live and have read what was left for us; False if the session's nodes are not there."""
+    async def _beat(self, link: Link, session: str, until: float) -> SessionOver | None:
+        """Prove that we live and have read what was left for us; SessionOver if the session's nodes are not there.
+
+        Also if an earlier heartbeat is not there: an ensemble that was put back to an earlier copy.
+        """
         note, beat = self.layout.note(session), self.layout.session(session)
+        before = link.beat_version
         while True:
             if link.noted and not await self._read_notes(link, session, until):
-                return False
+                return SessionOver()
             transaction = link.kazoo.transaction()
             transaction.check(note, link.notes_version)
             transaction.set_data(beat, b"")
@@ -148,10 +153,12 @@ class SessionVerbs(Part):
                 link.noted = True
                 continue
             if isinstance(done, Exception):
-                return False
+                return SessionOver()
+            if done[1].version <= before:
+                return SessionOver(OLDER_STATE)
             link.clock.note(done[1])
-            link.beat_zxid = done[1].mzxid
-            return True
+            link.beat_zxid, link.beat_version = done[1].mzxid, max(link.beat_version, done[1].version)
+            return None
 
     async def _read_notes(self, link: Link, session: str, until: float) -> bool:
         link.noted = False
