@@ -37,10 +37,19 @@ class GrantCheck:
         if notice.what == RECONNECTED:
             self._wanted = True
 
-    def beaten(self) -> None:
-        """A heartbeat was confirmed. In any thread."""
-        if self._after_beats:
+    def beaten(self, session: Session, claims: tuple[int, int] | None) -> None:
+        """A heartbeat was confirmed, and the engine has so many claims up to this token. In any thread."""
+        if self._after_beats and claims != self._known(session):
             self._wanted = True
+
+    def _known(self, session: Session) -> tuple[int, int]:
+        """How many claims the session has as far as this client knows, and the highest of their tokens.
+
+        An earlier state lacks the newest grant, or has a claim that is over here. A request that is under way may
+        also make a difference, and the comparison that follows finds nothing.
+        """
+        tokens = [hold.token for hold in list(session.holds.values())]
+        return len(self._keeper.client.known_claims(session)), max(tokens, default=0)
 
     async def run(self) -> None:
         """Do what is wanted. One grant that the engine does not have as it was given ends the session."""

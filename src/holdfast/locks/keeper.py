@@ -371,7 +371,7 @@ class Keeper:
         if shorter:
             self.keep_pace(session, sent)
         session.in_danger, self.trouble = False, None
-        self._grant_check.beaten()
+        self._grant_check.beaten(session, reply.claims)
         if reply.next_death is not None:
             self._sweep_at = self.io.now() + reply.next_death
 

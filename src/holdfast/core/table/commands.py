@@ -232,6 +232,8 @@ class Renewed:
     """Why nothing but what is gone was confirmed, if so: a claim may be held still, or be lost already."""
     more: bool = False
     """Whether more claims were taken than `gone` names."""
+    claims: tuple[int, int] | None = None
+    """How many claims the session has, and the highest of their tokens, if the engine counts them."""
 
 
 @dataclass(slots=True)

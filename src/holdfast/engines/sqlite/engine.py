@@ -27,6 +27,8 @@ from holdfast.core.table.commands import (
     Notice,
     Open,
     RaiseTokens,
+    Renew,
+    Renewed,
     SessionOver,
 )
 from holdfast.core.table.machine import READS
@@ -189,6 +191,9 @@ class SqlitePort:
                     connection.execute("ROLLBACK")
                     raise_bound(connection, reached.needed, max(0.05, until - clock.now()))
                     continue
+                if isinstance(command, Renew) and isinstance(outcome.reply, Renewed):
+                    # The file may have been put back to an earlier copy: the client compares this with what it has.
+                    outcome.reply.claims = rows.count_claims(command.session)
                 committing = True
                 connection.execute("COMMIT")
                 rows.committed()

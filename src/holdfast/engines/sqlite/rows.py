@@ -121,6 +121,12 @@ class SqliteRows:
         """The transaction was committed."""
         self._committed = self._counted
 
+    def count_claims(self, session: str) -> tuple[int, int]:
+        """How many claims a session has, and the highest of their tokens."""
+        sql = "SELECT count(*), max(token) FROM claims WHERE id > :low AND id < :high"
+        ((count, highest),) = self.execute(sql, {"low": f"{session}-", "high": f"{session}."})
+        return count, highest or 0
+
     def answer(self, question: ask.Question, now: float) -> Any:
         return _ANSWERS[type(question)](self, question, now)
 

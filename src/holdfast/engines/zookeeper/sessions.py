@@ -96,8 +96,8 @@ class SessionVerbs(Part):
             link.notes_version, link.beat_version = found[1].version, 0
             return
 
-    def _too_old(self) -> EngineUnavailable:
-        return EngineUnavailable(self.address, "ZooKeeper is too old: 3.5 or newer is needed", "not done")
+    def _too_old(self) -> EngineFailure:
+        return EngineFailure(self.address, "ZooKeeper is too old: 3.5 or newer is needed", "not done")
 
     def _noted(self, link: Link, session: str, event: Any) -> None:
         """Somebody has left word, or the connection broke and we do not know; in the connection's thread."""
