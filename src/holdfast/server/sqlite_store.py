@@ -41,6 +41,8 @@ LOG_KIB = 4096
 """How much log there is before it is folded."""
 PORTION = 32
 """How many records a commit folds at least; one of many changes folds four times as many, to keep ahead of them."""
+MOST_AHEAD = 2_000
+"""How many records more than it has a commit folds at most: about 15 ms."""
 WAL_PAGES = 2_000
 """How much write-ahead log there is before it is copied into the file."""
 
@@ -343,7 +345,8 @@ class SqliteStore:
         """Bring a batch to the disk, and say what went wrong. Without patience it raises if somebody is in the way."""
         try:
             self._disk.be_patient(patience)
-            self._commit(job.number, job.blob, max(PORTION, 4 * job.records))
+            portion = max(PORTION, min(4 * job.records, job.records + MOST_AHEAD))
+            self._commit(job.number, job.blob, portion)
             self._bear_witness(Seen(job.number, job.chain))
         except sqlite3.Error as error:
             if is_busy(error) and not patience:
