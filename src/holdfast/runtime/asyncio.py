@@ -22,6 +22,9 @@ from holdfast.runtime.task import LoopTask
 
 T = TypeVar("T")
 
+AGAIN = 0.1
+"""After how many seconds a timer comes again, should the first one have been interrupted."""
+
 
 class AsyncioPort(Protocol):
     """Where an asyncio Io sends its requests."""
@@ -102,11 +105,28 @@ def go_on(results: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
         waiting = future._callbacks
         if waiting and len(waiting) == 1:
             ((wake, context),) = waiting
-            future.remove_done_callback(wake)
-            future.set_result(result)
-            context.run(wake, future)
+            started = False
+            try:
+                future.remove_done_callback(wake)
+                future.set_result(result)
+                run = context.run
+                started = True
+                run(wake, future)
+            except BaseException:
+                if not started:
+                    _put_in_line(future, result, wake, context)
+                raise
         elif not future.done():
             future.set_result(result)
+
+
+def _put_in_line(future: asyncio.Future[Any], result: Any, wake: Callable[..., object], context: Context) -> None:
+    """An interrupt has come before the task that waits could go on: it goes on in the loop's next turn."""
+    forgotten = not future._callbacks
+    if not future.done():
+        future.set_result(result)
+    if forgotten:
+        future.get_loop().call_soon(wake, future, context=context)
 
 
 class Deaf:
@@ -115,24 +135,21 @@ class Deaf:
     To a task it looks like that future; it only remembers that a cancellation came.
     """
 
-    __slots__ = ("_asyncio_future_blocking", "_future", "cancelled")
+    __slots__ = ("_asyncio_future_blocking", "add_done_callback", "cancelled", "get_loop")
 
     def __init__(self) -> None:
         self.cancelled: asyncio.CancelledError | None = None
+        # The future's own, in C. A task that meets an exception while it calls one of them would never go on.
+        self.add_done_callback: Callable[..., object]
+        self.get_loop: Callable[[], asyncio.AbstractEventLoop]
 
     def stand_for(self, future: asyncio.Future[Any]) -> Deaf:
         """Be waited for in place of this one."""
         # What a future says to the task that awaits it, and a task takes back: now between the task and us.
         future._asyncio_future_blocking = False
         self._asyncio_future_blocking = True
-        self._future = future
+        self.add_done_callback, self.get_loop = future.add_done_callback, future.get_loop
         return self
-
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        return self._future.get_loop()
-
-    def add_done_callback(self, wake: Callable[[Any], object], *, context: Context | None = None) -> None:
-        self._future.add_done_callback(wake, context=context)
 
     def cancel(self, msg: object = None) -> bool:
         self.cancelled = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
@@ -255,12 +272,14 @@ class AsyncioSignal:
         if self._flag:
             self._waiter = None
             return True
-        timer = None if seconds is None else self._loop.call_later(max(0.0, seconds), self._wake)
+        # Two: a signal handler may raise in the first one before it has woken the task.
+        limit = max(0.0, seconds or 0.0)
+        timers = [] if seconds is None else [self._loop.call_later(limit + more, self._wake) for more in (0.0, AGAIN)]
         try:
             await self._waiter
         finally:
             self._waiter = None
-            if timer is not None:
+            for timer in timers:
                 timer.cancel()
         return self._flag
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from holdfast.runtime import clock
+from holdfast.runtime.asyncio import AGAIN
 from holdfast.runtime.call_pool import LOOK, Items, PoolItem
 from holdfast.runtime.task import LoopTask
 
@@ -72,11 +73,13 @@ class TaskPool(Items[T]):
 
     async def _sleep(self, place: _Place, seconds: float) -> None:
         woken = place.woken = self._loop.create_future()
-        timer = self._loop.call_later(seconds, settle, woken, False)
+        # Two: a signal handler may raise in the first one before it has woken the task.
+        timers = [self._loop.call_later(seconds + more, settle, woken, False) for more in (0.0, AGAIN)]
         try:
             await woken
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
 
     def give(self, item: PoolItem[T]) -> None:
         """Take an item back, with the value that it carries now."""
@@ -84,7 +87,8 @@ class TaskPool(Items[T]):
         self._wake_first()
 
     def _wake_first(self) -> None:
-        if self._queue and self._queue[0].woken is not None:
+        """Wake the task that waits longest, if there is something for it."""
+        if self._queue and any(item.loan.over for item in self.items) and self._queue[0].woken is not None:
             settle(self._queue[0].woken, True)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import pytest
 from hiredis import ProtocolError
@@ -160,11 +161,12 @@ async def test_a_server_with_narrow_limits_is_asked_for_no_more_than_it_takes(li
 async def test_replies_that_cannot_be_told_apart_are_nobodys(reply: object) -> None:
     loop = asyncio.get_running_loop()
     joint = StepsJoint(("session1", "holdfast.lock"))
-    joint.futures = [loop.create_future() for _ in range(3)]
-    joint.limits = [1e9] * 3
+    futures = [loop.create_future() for _ in range(3)]
+    request: Any = None
+    joint.parts = [(request, 1e9, future) for future in futures]
 
     with pytest.raises(ProtocolError):
         joint.set_result(reply)
 
-    for future in joint.futures:
+    for future in futures:
         assert isinstance(future.exception(), Lost)

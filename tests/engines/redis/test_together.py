@@ -85,7 +85,7 @@ async def test_a_request_that_is_begun_while_the_clock_is_looked_at_is_given_up_
             client._core.call_limit = 0.5
             stream: Any = client._core.verbs.io.port._stream  # type: ignore[attr-defined]
             # All that was asked before is answered. The last look at the clock comes just after the next request.
-            await eventually(lambda: not stream._ticking)
+            await eventually(lambda: not stream._timers)
             proxy.replies.set("stall")
             stream._ticking = True
             release = asyncio.create_task(grant.release())

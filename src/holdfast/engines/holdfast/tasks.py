@@ -21,6 +21,7 @@ from holdfast.engines.resp.wire import Address, Lost
 from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import connect
+from holdfast.runtime.task_turns import TaskTurns
 
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
 """That the other side sends no more, where the system tells that before one reads."""
@@ -35,10 +36,10 @@ class StepsJoint(Joint[words.Step, tuple[str, str]]):
         return words.many(self.requests)
 
     def alone(self) -> bytes:
-        return self.requests[0].packed
+        return self.parts[0][0].packed
 
     def set_result(self, reply: Any, /) -> None:
-        self.give([reply] * len(self.futures) if isinstance(reply, ReplyError) else reply)
+        self.give([reply] * len(self.parts) if isinstance(reply, ReplyError) else reply)
 
 
 class PushStream(Stream):
@@ -78,7 +79,7 @@ class PushStream(Stream):
         self._end_if_left()
 
     def _end_if_left(self) -> None:
-        if self._leaving is not None and not self._waiting and self._joint is None:
+        if self._leaving is not None and not self._waiting and not self._unsent:
             self.end(self._leaving)
 
     def _take(self, reply: Any) -> None:
@@ -113,13 +114,21 @@ def from_elsewhere(port: Port, loop: asyncio.AbstractEventLoop) -> Carry:
     return carry
 
 
+class TaskTurn(TaskTurns):
+    """The turn to connect."""
+
+    def release(self) -> None:
+        self.give()
+
+
 class TaskWire:
     """Connections of one loop."""
 
-    lock = asyncio.Lock
-
     def __init__(self, desk: Desk, loop: asyncio.AbstractEventLoop) -> None:
         self._desk, self._loop = desk, loop
+
+    def lock(self) -> TaskTurn:
+        return TaskTurn(self._loop)
 
     async def open(self, address: Address, until: float) -> PushStream:
         # In a task of its own: a limit in time cancels the task that it is set in, and one with shielded work is deaf.
@@ -131,24 +140,8 @@ class TaskWire:
                 opening.result().end("whoever asked for it was cancelled")
             raise
 
-    async def take(self, lock: asyncio.Lock, until: float) -> bool:
-        if not lock.locked():
-            return await lock.acquire()
-        waiting = self._loop.create_task(lock.acquire())
-        try:
-            await asyncio.wait({waiting}, timeout=max(0.0, until - clock.now()))
-        except BaseException:
-            self._let_go(waiting, lock)
-            raise
-        if waiting.done():
-            return True
-        self._let_go(waiting, lock)
-        return False
-
-    def _let_go(self, waiting: asyncio.Task[Any], lock: asyncio.Lock) -> None:
-        """Nobody wants it any more: give it back if it comes all the same."""
-        waiting.add_done_callback(lambda done: None if done.cancelled() else lock.release())
-        waiting.cancel()
+    async def take(self, lock: TaskTurn, until: float) -> bool:
+        return await lock.take(until)
 
     async def _open(self, address: Address, until: float) -> PushStream:
         route = self._desk.route

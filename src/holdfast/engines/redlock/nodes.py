@@ -55,7 +55,9 @@ class Tally:
     __slots__ = ("answers", "complete", "missing", "until")
 
     def __init__(self, complete: asyncio.Future[None], answers: Answers) -> None:
-        self.complete, self.answers, self.missing = complete, answers, 0
+        self.complete, self.answers = complete, answers
+        self.missing: set[int] = set()
+        """Nodes that were asked and have not answered."""
         self.until = 0.0
         """Until when nodes whose limit is over are waited for all the same, while no majority has answered."""
 
@@ -65,7 +67,7 @@ class Tally:
 
     def take(self, node: int, answer: Any) -> None:
         self.answers[node] = answer
-        self.missing -= 1
+        self.missing.discard(node)
         if not self.missing and not self.complete.done():
             self.complete.set_result(None)
 
@@ -82,16 +84,17 @@ class Vote:
         return self._given
 
     def set_result(self, reply: Any, /) -> None:
-        self._given = True
+        # Counted before it says so: what is interrupted here is told once more.
         self._tally.take(self._node, reply)
+        self._given = True
 
     def set_exception(self, error: Lost, /) -> None:
         if error.silent:
             if self._tally.waits():
                 return
             self._rests.failed(self._node)
-        self._given = True
         self._tally.take(self._node, NoAnswer(error.problem, True))
+        self._given = True
 
 
 class NodesAsyncioPort:
@@ -150,7 +153,7 @@ class NodesAsyncioPort:
                 tally.answers[node] = NoAnswer("cannot connect", False)
                 unasked.append(node)
             else:
-                tally.missing += 1
+                tally.missing.add(node)
                 stream.send_for(Vote(tally, node, self.rests), packed, until)
         return unasked
 
@@ -179,7 +182,7 @@ class NodesAsyncioPort:
         rest, soon = resting(), clock.now() + limit
         awaited = [node for node in missing if node not in rest]
         for node in awaited:
-            if node not in self._connecting:
+            if node not in self._connecting or self._connecting[node].done():
                 task = self._connecting[node] = self.loop.create_task(self._open(node, max(soon, until)))
                 task.add_done_callback(partial(self._connected, node))
         while under_way := {node: self._connecting[node] for node in awaited if node in self._connecting}:

@@ -24,22 +24,29 @@ G = TypeVar("G", bound=Hashable)
 class Joint(ABC, Generic[R, G]):
     """Several requests of one turn of the loop, sent as one, and who waits for their answers."""
 
-    __slots__ = ("futures", "group", "limits", "requests", "until")
+    __slots__ = ("group", "parts", "until")
 
     def __init__(self, group: G) -> None:
         self.group = group
-        self.requests: list[R] = []
-        self.futures: list[Future[Any]] = []
-        """Who waits for the answers."""
-        self.limits: list[float] = []
-        """Until when each of them waits. Whoever adds one adds to all three."""
+        self.parts: list[tuple[R, float, Future[Any]]] = []
+        """Each request, until when it waits, and its answer. One is added by one step."""
         self.until = 0.0
 
-    def packed(self) -> bytes:
-        """All of them as they are sent now, for nothing joins them any more."""
+    @property
+    def requests(self) -> list[R]:
+        """The requests."""
+        return [request for request, _, _ in self.parts]
+
+    def entry(self) -> tuple[bytes, Joint[R, G] | Future[Any], float]:
+        """What is sent now, who takes the reply, and until when; nothing joins them any more."""
+        if not self.parts:
+            return b"", self, 0.0
+        if len(self.parts) == 1:
+            ((_, until, future),) = self.parts
+            return self.alone(), future, until
         # As soon as the first of them has no time left: it is told, and the others go on waiting.
-        self.until = min(self.limits)
-        return self.as_one()
+        self.until = min([until for _, until, _ in self.parts])
+        return self.as_one(), self, self.until
 
     @abstractmethod
     def as_one(self) -> bytes:
@@ -53,7 +60,7 @@ class Joint(ABC, Generic[R, G]):
 
     def done(self) -> bool:
         """Whether nobody waits any more."""
-        return all(future.done() for future in self.futures)
+        return all(future.done() for _, _, future in self.parts)
 
     @abstractmethod
     def set_result(self, reply: Any, /) -> None:
@@ -61,11 +68,11 @@ class Joint(ABC, Generic[R, G]):
 
     def give(self, answers: list[Any]) -> None:
         """Give each its answer. What an error means is for each to find out by itself."""
-        if not isinstance(answers, list) or len(answers) != len(self.futures):
+        if not isinstance(answers, list) or len(answers) != len(self.parts):
             # Nobody knows whose these are. Whoever reads the replies ends the connection.
             self.set_exception(Lost("the server sent something else than the replies that were asked for"))
-            raise ProtocolError(f"{len(self.futures)} requests were answered {answers!r:.100}")
-        pairs = zip(self.futures, answers, strict=True)
+            raise ProtocolError(f"{len(self.parts)} requests were answered {answers!r:.100}")
+        pairs = zip([future for _, _, future in self.parts], answers, strict=True)
         try:
             go_on(pairs)
         finally:
@@ -77,7 +84,7 @@ class Joint(ABC, Generic[R, G]):
     def set_exception(self, error: Lost, /) -> None:
         """Tell all of them; only those whose time is over, if that is what there is to tell."""
         now = clock.now()
-        for future, until in zip(self.futures, self.limits, strict=True):
+        for _, until, future in self.parts:
             if not future.done() and (until <= now or not error.silent):
                 future.set_exception(Lost(error.problem, sent=error.sent, silent=error.silent))
 
@@ -101,16 +108,17 @@ class ScriptJoint(Joint[Request, str]):
         return pack((*self._script.start, *self._arguments()))
 
     def alone(self) -> bytes:
-        return self.requests[0].packed(False)
+        return self.parts[0][0].packed(False)
 
     def packed_in_full(self) -> bytes:
         """The same for a server that does not know the script (any more)."""
         return pack(("EVAL", self._script.text, *self._arguments()))
 
     def _arguments(self) -> tuple[Part, ...]:
-        takes = sum([request.form.joins.takes for request in self.requests if request.form.joins is not None])
-        own = "".join([request.own for request in self.requests])
-        return ("1", self.requests[0].form.prefix, self.group, f"{takes}", own)
+        requests = self.requests
+        takes = sum([request.form.joins.takes for request in requests if request.form.joins is not None])
+        own = "".join([request.own for request in requests])
+        return ("1", requests[0].form.prefix, self.group, f"{takes}", own)
 
     def set_result(self, reply: Any, /) -> None:
         """Give each its own part of the answer."""
@@ -123,4 +131,4 @@ class ScriptJoint(Joint[Request, str]):
                 self.set_exception(Lost(str(reply)))
                 return
             answers = []
-        self.give(answers or [APART] * len(self.futures))
+        self.give(answers or [APART] * len(self.parts))

@@ -37,6 +37,7 @@ ALONE = 64
 """How many requests are sent by themselves after one that had to be sent twice: where many want one lock, most are."""
 MOST_AT_ONCE = 65536
 """How many bytes are read at once, into a place that is there already: a new one each time costs more than to read."""
+INTERRUPTED = "it was interrupted in the middle of a step"
 TICK = 0.05
 """How often a connection with requests under way looks for one whose time is over."""
 
@@ -60,6 +61,10 @@ class Joinable(Protocol):
     @property
     def group(self) -> Hashable:
         """What those have in common."""
+
+
+Entry = tuple[bytes, Taker, float] | Joint[Any, Any]
+"""What is to be sent: a command, the one that waits for its reply, and until when; or several as one."""
 
 
 def give(taker: Taker, reply: Any) -> None:
@@ -92,14 +97,21 @@ class Stream(asyncio.BufferedProtocol):
         # As the loop makes them, without a frame of its own.
         self._future: Callable[[], asyncio.Future[Any]] = partial(asyncio.Future, loop=loop)
         self._transport: asyncio.Transport | None = None
-        self._out: list[bytes] = []
-        self._joint: Joint[Any, Any] | None = None
-        """What is sent as one, with what else is sent in this turn of the loop."""
+        self._unsent: list[Entry] = []
+        """What is written when this turn of the loop is over. Other requests may still join the last one."""
+        self._writing: list[Entry] = []
+        """What is being written just now."""
         self._writes = False
-        """Whether the rest is written when this turn of the loop is over."""
+        """Whether the loop was told to write."""
         self._waiting: deque[tuple[Taker, float, float]] = deque()
+        self._taken: Taker | None = None
+        """The one whose reply is being given to it."""
         self._heard = clock.now()
-        self._ticking = False
+        self._timers: tuple[asyncio.TimerHandle, ...] = ()
+
+    # A signal handler may raise in the loop's thread, between any two bytecodes. A request is therefore gathered by one
+    # step, and what comes in the middle of writing, reading or telling ends the connection: a reply never goes to
+    # the wrong request, and each one that waits is told. What a lost callback of the loop leaves undone, `_tick` does.
 
     def send(self, packed: bytes, until: float) -> asyncio.Future[Any]:
         """Send a command with what else is sent in this turn of the loop; the future gets its reply or Lost."""
@@ -108,39 +120,29 @@ class Stream(asyncio.BufferedProtocol):
             # It has ended since the last reply: nobody will answer.
             future.set_exception(Lost(self.problem))
             return future
-        if self._joint is not None:
-            self._close_joint()
-        self._waiting.append((future, until, clock.now()))
-        self._out.append(packed)
+        self._unsent.append((packed, future, until))
         # Nothing to do but to join the others, nearly always.
-        if not self._writes or len(self._out) >= self.at_once or not self._ticking:
+        if not self._writes or len(self._unsent) >= self.at_once or not self._timers:
             self._see_to_it()
         return future
 
     def send_for(self, taker: Taker, packed: bytes, until: float) -> None:
         """The same for somebody who takes the reply in another way."""
-        if self._joint is not None:
-            self._close_joint()
-        self._waiting.append((taker, until, clock.now()))
-        self._out.append(packed)
+        self._unsent.append((packed, taker, until))
         self._see_to_it()
 
     def join(self, request: Joinable, until: float) -> asyncio.Future[Any]:
         """Send a request as one with others of this turn; the future gets its reply, Lost or APART."""
-        joint = self._joint
-        new = joint is None or joint.group != request.group
-        if new:
-            self._close_joint()
-            joint = self._joint = self._make_joint(request)
-        assert joint is not None
+        last = self._unsent[-1] if self._unsent else None
+        if last is None or isinstance(last, tuple) or last.group != request.group:
+            last = self._make_joint(request)
+            self._unsent.append(last)
+        assert not isinstance(last, tuple)
         future = self._future()
-        joint.requests.append(request)
-        joint.limits.append(until)
-        joint.futures.append(future)
-        if len(joint.futures) >= self.as_one:
+        last.parts.append((request, until, future))
+        if len(last.parts) >= self.as_one:
             self._write()
-        elif new:
-            # Not before it is in there: what was gathered may be so much that all of it is written now.
+        elif not self._writes or len(self._unsent) >= self.at_once or not self._timers:
             self._see_to_it()
         return future
 
@@ -150,69 +152,101 @@ class Stream(asyncio.BufferedProtocol):
         assert request.form.joins is not None
         return ScriptJoint(request.form.joins.script, request.group, self._send_again)
 
-    def _close_joint(self) -> None:
-        """Nothing joins it any more: what comes now is sent after it."""
-        joint, self._joint = self._joint, None
-        if joint is not None:
-            if len(joint.futures) > 1:
-                self._out.append(joint.packed())
-                self._waiting.append((joint, joint.until, clock.now()))
-            else:
-                self._out.append(joint.alone())
-                self._waiting.append((joint.futures[0], joint.limits[0], clock.now()))
-
     def _send_again(self, joint: ScriptJoint, packed: bytes) -> None:
         self.send_for(joint, packed, joint.until)
 
     def _see_to_it(self) -> None:
         """Write what was gathered, if that is much, or see to it that it is written; and that no reply is missed."""
-        if len(self._out) >= self.at_once:
+        if not self._timers:
+            self._timers = self._set_timers()
+        if len(self._unsent) >= self.at_once:
             self._write()
         elif not self._writes:
             self._writes = True
             self.loop.call_soon(self._turn_over)
-        if not self._ticking:
-            self._ticking = True
-            self.loop.call_later(TICK, self._tick)
 
     def _turn_over(self) -> None:
         self._writes = False
-        if self._out or self._joint is not None:
+        if self._unsent:
             self._write()
 
     def _write(self) -> None:
-        self._close_joint()
-        out, self._out = self._out, []
-        if self._transport is not None and self.problem is None:
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        """Write what was gathered."""
+        try:
+            self._writing, self._unsent = self._unsent, []
+            now = clock.now()
+            out: list[bytes] = []
+            takers: list[tuple[Taker, float, float]] = []
+            for entry in self._writing:
+                packed, taker, until = entry if isinstance(entry, tuple) else entry.entry()
+                if packed:
+                    out.append(packed)
+                    takers.append((taker, until, now))
+            self._waiting.extend(takers)
+            self._writing = []
+            if self.problem is not None or self._transport is None:
+                self.end(self.problem or "it was not connected")
+            elif out:
+                self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        except BaseException:
+            self.end(INTERRUPTED)
+            raise
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if self._buffer[0]:
+            # No reply begins with a zero byte, so this was read and not taken.
+            self.end(INTERRUPTED)
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard = clock.now()
-        self._feed(self._buffer, 0, nbytes)
+        try:
+            self._heard = clock.now()
+            self._feed(self._buffer, 0, nbytes)
+            self._buffer[0] = 0
+        except BaseException:
+            self.end(INTERRUPTED)
+            raise
         self._answer()
 
     def _answer(self) -> None:
         """Give everybody the reply that has come for them."""
         try:
+            self._taken = None
             reply = self._gets()
             while reply is not False:
                 self._take(reply)
+                self._taken = None
                 reply = self._gets()
         except (ProtocolError, IndexError) as error:
             self.end(f"the server sent something else than replies: {error}")
         except BaseException:
-            # One that has its reply went on, and was interrupted. What else has come is for the next turn.
-            self.loop.call_soon(self._answer)
+            if self._taken is not None and self._taken.done():
+                # One that has its reply went on, and was interrupted. What else has come is for the next turn.
+                self.loop.call_soon(self._answer)
+            else:
+                self.end(INTERRUPTED)
             raise
 
     def _take(self, reply: Any) -> None:
-        give(self._waiting.popleft()[0], reply)
+        # Known before it is taken out: an interrupt in between leaves it to the end of the connection.
+        taker = self._taken = self._waiting[0][0]
+        self._waiting.popleft()
+        give(taker, reply)
+
+    def _set_timers(self) -> tuple[asyncio.TimerHandle, ...]:
+        """Two: should the first one be interrupted before it has done anything, the second one does it."""
+        return self.loop.call_later(TICK, self._tick), self.loop.call_later(2 * TICK, self._tick)
 
     def _tick(self) -> None:
         """Give up on requests whose time is over; on the connection too, if it has said nothing all that time."""
+        # The next ones are set before the others are cancelled: there are always some.
+        former, self._timers = self._timers, self._set_timers()
+        for timer in former:
+            timer.cancel()
+        if self.problem is not None:
+            self.end(self.problem)
+        elif self._unsent:
+            self._turn_over()
         now = clock.now()
         stuck = False
         for future, until, sent in self._waiting:
@@ -221,10 +255,10 @@ class Stream(asyncio.BufferedProtocol):
                 stuck = stuck or (self._heard < sent and future.done())
         if stuck:
             self.end("no answer in time")
-        # What is not closed yet waits too, from the end of this turn on.
-        self._ticking = bool(self._waiting) or self._joint is not None
-        if self._ticking:
-            self.loop.call_later(TICK, self._tick)
+        if not self._waiting and not self._unsent:
+            former, self._timers = self._timers, ()
+            for timer in former:
+                timer.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -236,16 +270,24 @@ class Stream(asyncio.BufferedProtocol):
         self.end(str(error) if error else "the server closed the connection")
 
     def end(self, problem: str) -> None:
-        """Close at once: whoever waits for a reply is told."""
+        """Close at once: whoever waits for a reply is told. Safe to repeat, and repeated if it was interrupted."""
         if self.problem is None:
             self.problem = problem
-            self._close_joint()
-            if self._transport is not None:
-                self._transport.abort()
-            while self._waiting:
-                future = self._waiting.popleft()[0]
-                if not future.done():
-                    future.set_exception(Lost(problem))
+        if self._transport is not None:
+            self._transport.abort()
+        self._disappoint(self._taken)
+        # Each is told before it is taken out.
+        while self._waiting:
+            self._disappoint(self._waiting[0][0])
+            self._waiting.popleft()
+        for entries in (self._writing, self._unsent):
+            while entries:
+                self._disappoint(entries[0][1] if isinstance(entries[0], tuple) else entries[0])
+                del entries[0]
+
+    def _disappoint(self, taker: Taker | None) -> None:
+        if taker is not None and not taker.done():
+            taker.set_exception(Lost(self.problem or "it has ended"))
 
 
 async def open_stream(
@@ -386,7 +428,7 @@ class RespAsyncioPort:
                 # By whoever closed it while others still had something to say.
                 raise Lost("the client was closed", sent=False)
             others = self._connecting is not None
-            if self._connecting is None:
+            if self._connecting is None or self._connecting.done():
                 self._connecting = self.loop.create_task(self._connect(until))
                 self._connecting.add_done_callback(self._connected_now)
             task = self._connecting
