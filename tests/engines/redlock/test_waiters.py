@@ -190,3 +190,15 @@ def test_a_turn_whose_owner_does_not_come_again_goes_to_the_next(three: Any) -> 
 
     assert due["mine-2"] <= verbs.io.now() + redlock_waiters.KEPT, "it is woken when the turn is its own"
     wait_until(lambda: isinstance(run(verbs.look(of_another(2), until())), Granted), 5.0, "the next one's turn")
+
+
+def test_a_waiter_is_served_although_nobody_said_that_the_session_of_the_holder_is_over(nodes: Nodes) -> None:
+    """Without heartbeats the hold ends on the nodes. A client that believed in it would wait for itself for ever."""
+    engine = RedlockEngine(urls.parse(nodes.url), "holdfast")
+    verbs = engine.blocking()
+    run(verbs.open_session(session("mine")._replace(ttl=1.0), until()))
+    assert isinstance(run(verbs.enter(claim("mine", 1), until())), Granted)
+    assert run(verbs.enter(of_another(2), until())) == Place(1)
+
+    wait_until(lambda: isinstance(run(verbs.look(of_another(2), until())), Granted), 10.0, "the end of the hold")
+    engine.close()

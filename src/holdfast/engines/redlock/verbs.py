@@ -196,7 +196,9 @@ class RedlockVerbs(NarrowVerbs):
         session, lock, waiters = self.engine.session, self._lock(claim), self._waiters
         if session is None or session.id != claim.session:
             return SessionOver()
-        held = self._ledger.holds_lock(lock, self.io.now())
+        now = self.io.now()
+        # A session that was not confirmed for a ttl holds nothing, also where its end is not known here yet.
+        held = now < self._ledger.confirmed + self.engine.ttl and self._ledger.holds_lock(lock, now)
         if not claim.waits:
             # One that waits came first, or the nodes would only say what is known here.
             return Refused() if held or waiters.any(lock) else await self._ask(session, claim, until)
