@@ -64,8 +64,6 @@ class Connection:
         """How many more requests do not look for their reply before they sleep."""
         try:
             self.socket: socket.socket = socket.create_connection(address, left(until))
-            # What the address was resolved to.
-            self.peer: tuple[str, int] = self.socket.getpeername()[:2]
         except OSError as error:
             raise Lost(f"cannot connect to {address}: {error}", sent=False) from error
         self.reader = Reader()
@@ -73,6 +71,8 @@ class Connection:
         self.plain = not self._tls
         """Whether it is not encrypted."""
         try:
+            # What the address was resolved to. This fails if the server has hung up already.
+            self.peer: tuple[str, int] = self.socket.getpeername()[:2]
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is not None:
                 self.socket = tls.wrap_socket(self.socket, server_hostname=address.host)
