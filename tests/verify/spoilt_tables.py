@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import replace
 from typing import Any
 
-from holdfast.core.table.commands import CellSet, Command, Enter, Look, Release, Renew
+from holdfast.core.table.commands import CellSet, Command, Enter, Look, OwnClaimsPage, Release, Renew
 from holdfast.core.table.machine import Outcome
 from holdfast.engines.sqlite.engine import Connected, SqliteEngine, SqlitePort
 from holdfast.model import Granted
@@ -42,7 +42,10 @@ class SpoiltTable(SqliteEngine):
 
 
 class RecreatesOnRenewal(SpoiltTable):
-    """A heartbeat takes everything again that was ever granted to its session, released or not."""
+    """A heartbeat takes everything again that was ever granted to its session, released or not.
+
+    No list shows that to the client, which would withdraw it.
+    """
 
     def _start(self) -> None:
         super()._start()
@@ -58,6 +61,9 @@ class RecreatesOnRenewal(SpoiltTable):
                 if id_.startswith(command.session):
                     places = ", ".join("?" * len(row))
                     connection.execute(f"INSERT OR IGNORE INTO claims VALUES ({places})", row)
+        if isinstance(outcome.reply, OwnClaimsPage):
+            shown = tuple(one for one in outcome.reply.claims if one[0].id not in self.granted)
+            outcome.reply = replace(outcome.reply, claims=shown)
 
 
 class IgnoresVersions(SpoiltTable):
