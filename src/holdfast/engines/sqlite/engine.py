@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,8 @@ class SqlitePort:
     def _begin_anew(self) -> None:
         # Closing a connection rolls back what an interrupted call has begun on it.
         self.pool: CallPool[Connected] = CallPool(1, lambda left: left.connection.close())
+        self._opening: list[sqlite3.Connection] = []
+        """What is being opened: an interrupt may come before the item carries it."""
         self._kept: PoolItem[Connected] | None = None
         """Kept from other threads while the process forks."""
 
@@ -161,10 +164,27 @@ class SqlitePort:
         if self.closed:
             # A thread that asked while the client was closed would open a connection that nothing closes.
             raise EngineFailure(self.engine.address, "the client was closed", "not done")
+        self._close_opening(item)
         if item.value is None:
-            connection, file = self.engine.file.connect()
+            connection, file = self.engine.file.connect(self._open)
             item.value = Connected(connection, file, SqliteRows(connection))
+            self._opening.clear()
         return item.value
+
+    def _open(self, *args: Any, **settings: Any) -> sqlite3.Connection:
+        """Open a connection that is known here before it is open."""
+        connection = sqlite3.Connection.__new__(sqlite3.Connection)
+        self._opening.append(connection)
+        sqlite3.Connection.__init__(connection, *args, **settings)
+        return connection
+
+    def _close_opening(self, item: PoolItem[Connected]) -> None:
+        """Close what interrupted calls have opened, except what the item carries."""
+        while self._opening:
+            if item.value is None or item.value.connection is not self._opening[-1]:
+                with suppress(sqlite3.ProgrammingError):  # the interrupt came before it was opened
+                    self._opening[-1].close()
+            self._opening.pop()
 
     def _end_session(self, item: PoolItem[Connected], session: str, until: float) -> None:
         """End a session of another file in this one, which may be a copy that was made while it was open."""
@@ -243,6 +263,7 @@ class SqlitePort:
         item = self.pool.take(clock.now() + LONGEST_CALL)
         if item is not None:
             disconnect(item)
+            self._close_opening(item)
             self.pool.give(item)
 
     def before_fork(self) -> None:
@@ -250,6 +271,7 @@ class SqlitePort:
         self._kept = self.pool.take(clock.now() + FORK_WAITS)
         if self._kept is not None:
             disconnect(self._kept)
+            self._close_opening(self._kept)
 
     def after_fork(self) -> None:
         """Let other threads go on."""
@@ -259,7 +281,7 @@ class SqlitePort:
 
     def in_child(self) -> None:
         """Begin anew. A connection that was in use at the fork is kept, so that nothing closes it here."""
-        _abandoned.append(self.pool)
+        _abandoned.extend((self.pool, self._opening))
         self._begin_anew()
 
 

@@ -6,6 +6,7 @@ import os
 import random
 import sqlite3
 import time
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
@@ -40,6 +41,8 @@ def unavailable(address: str, error: sqlite3.Error, committing: bool = False) ->
     return EngineFailure(address, problem, outcome)
 
 
+Make = Callable[..., sqlite3.Connection]
+"""Opens a connection."""
 FileIdentity = tuple[int, int]
 """Device and inode."""
 
@@ -67,13 +70,13 @@ class SqliteFile:
         """The path has another file now, of which nothing is known."""
         self._checked = False
 
-    def connect(self) -> tuple[sqlite3.Connection, FileIdentity]:
+    def connect(self, make: Make = sqlite3.Connection) -> tuple[sqlite3.Connection, FileIdentity]:
         """A connection, with the schema made and the boot settled, and the file that it is to."""
         until = clock.now() + PATIENCE
         while True:
             before = self.identity()
             try:
-                connection = self._connect()
+                connection = self._connect(make)
                 after = self.identity()
                 if after is not None and before == after:
                     return connection, after
@@ -90,8 +93,8 @@ class SqliteFile:
                     raise unavailable(self.address, error) from error
             time.sleep(random.uniform(0.001, 0.02))
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+    def _connect(self, make: Make) -> sqlite3.Connection:
+        connection = make(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             if not self._checked:
                 self._check_place()
