@@ -21,8 +21,7 @@ from holdfast.engines.resp.wire import Plain, pack
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import run
 from tests.faults.child import tell
-from tests.faults.children import Child
-from tests.faults.children import eventually
+from tests.faults.children import Child, eventually
 from tests.faults.injection import NEVER_RAN, Injected, Moments, count_moments
 
 LONG = 5.0
