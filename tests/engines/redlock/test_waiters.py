@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -134,13 +133,15 @@ async def test_a_waiter_that_is_cancelled_keeps_none_behind_it_waiting(tasks: Ta
 async def test_waiters_are_served_although_the_holder_hangs_beyond_its_max_hold(tasks: Tasks) -> None:
     """The nodes end the hold by themselves, while the holder's callback does not let go."""
     locks = await tasks()
-    go_on = threading.Event()
-    await locks.lock("k", max_hold=1.0, on_lost=lambda *_: go_on.wait(30.0)).acquire()
-    try:
-        after = await asyncio.create_task(locks.lock("k").acquire(wait=20.0))
-        await after.release()
-    finally:
-        go_on.set()
+    go_on = asyncio.Event()
+
+    async def hang(*_: object) -> None:
+        await go_on.wait()
+
+    await locks.lock("k", max_hold=1.0, on_lost=hang).acquire()
+    after = await asyncio.create_task(locks.lock("k").acquire(wait=20.0))
+    await after.release()
+    go_on.set()
 
 
 def nobody_answers(_: Round, answers: Answers) -> Answers:
