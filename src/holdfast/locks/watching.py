@@ -152,7 +152,7 @@ class Watching:
             if self.session.over is None:
                 reply = await client.verbs.fetch(self.session.id, self.id, self.after, self.until())
             else:
-                # An engine that came back with an older state may have the session still: nobody keeps it there.
+                # An engine that came back with an older state may have the session still: it is not renewed there.
                 reply = SessionOver()
             if isinstance(reply, SessionOver):
                 # What happened in between was not collected.

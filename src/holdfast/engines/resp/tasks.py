@@ -270,7 +270,7 @@ class Stream(asyncio.BufferedProtocol):
         self.end(str(error) if error else "the server closed the connection")
 
     def end(self, problem: str) -> None:
-        """Close at once: whoever waits for a reply is told. Safe to repeat, and repeated if it was interrupted."""
+        """Close at once: callers that wait for a reply are told. Safe to repeat, and repeated if it was interrupted."""
         if self.problem is None:
             self.problem = problem
         if self._transport is not None:
