@@ -65,6 +65,7 @@ pytestmark = [
         "ignore:.* was neither released nor lost:ResourceWarning",
         # The same as NEVER_RAN, where the call is thrown away in a function that has no names to warn with.
         "ignore:Exception ignored while finalizing coroutine:pytest.PytestUnraisableExceptionWarning",
+        "ignore:Exception ignored in. <coroutine object:pytest.PytestUnraisableExceptionWarning",
         # A generator that is thrown away is entered once more, and Python only prints what is raised there.
         "ignore:Exception ignored in. <generator object:pytest.PytestUnraisableExceptionWarning",
         # A socket that was just being opened.

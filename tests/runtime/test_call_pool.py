@@ -45,6 +45,10 @@ async def call(pool: CallPool[Thing], times: int = 1) -> None:
         borrow(pool)
 
 
+def in_use(pool: CallPool[Thing]) -> int:
+    return sum(item.is_lent for item in pool.items)
+
+
 def new_pool(most: int) -> CallPool[Thing]:
     return CallPool(most, Thing.discard)
 
@@ -62,7 +66,7 @@ def test_an_interrupt_at_any_moment_leaves_every_item_to_be_lent(error: type[Bas
         except (error, AssertionError) as raised:
             kept = raised  # its traceback keeps the frames of the call alive
         run(call(pool))
-        assert pool.in_use() == 0, fault.where
+        assert in_use(pool) == 0, fault.where
         assert kept is not None
 
 
@@ -79,7 +83,7 @@ def test_the_same_call_gets_back_what_an_interrupt_took_from_it() -> None:
         pool.give(again)
 
     run(interrupted_inside())
-    assert pool.in_use() == 0
+    assert in_use(pool) == 0
 
 
 def test_a_waiting_call_gets_what_another_one_gives_back() -> None:
@@ -87,7 +91,7 @@ def test_a_waiting_call_gets_what_another_one_gives_back() -> None:
     with ThreadPoolExecutor(8) as threads:
         for done in [threads.submit(run, call(pool, 300)) for _ in range(8)]:
             done.result()
-    assert pool.in_use() == 0
+    assert in_use(pool) == 0
     assert pool._waiting == []
 
 
@@ -153,7 +157,23 @@ def test_an_item_whose_borrower_has_ended_is_not_counted_as_in_use() -> None:
 
     for _ in range(7):
         run(forget())
-        assert pool.in_use() == 0
+        assert in_use(pool) == 0
+
+
+def test_an_item_is_lone_unless_a_call_that_runs_has_another_one() -> None:
+    pool = new_pool(8)
+
+    async def use_both() -> tuple[bool, bool]:
+        first = pool.borrow(None)
+        assert first is not None
+        first.value = Thing()
+        alone = pool.is_lone(first)
+        second = pool.borrow(None)
+        assert second is not None
+        second.value = Thing()
+        return alone, pool.is_lone(first)
+
+    assert run(use_both()) == (True, False)
 
 
 def test_a_call_is_not_overtaken_for_ever_by_threads_that_ask_again_at_once() -> None:
@@ -207,5 +227,5 @@ def test_a_handler_at_any_moment_of_a_step_borrows_or_is_refused() -> None:
 
         HandledMoments(at, lambda handle=handle: run(handle())).run(lambda pool=pool: run(call(pool)))  # type: ignore[misc]
         assert len(taken) == 1
-        assert pool.in_use() == 0
+        assert in_use(pool) == 0
         assert pool._waiting == []

@@ -6,7 +6,8 @@ import asyncio
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -22,7 +23,7 @@ from holdfast.errors import InvalidRequest
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock, machine
 from holdfast.server import sqlite_store
-from holdfast.server.sqlite_disk import Folding
+from holdfast.server.sqlite_disk import Disk, Folding
 from holdfast.server.sqlite_store import WAL_PAGES, SqliteStore
 from holdfast.server.store import StoreBroken, StoreRefused
 from holdfast.server.window import Window
@@ -481,6 +482,33 @@ async def test_a_batch_that_all_wait_for_is_kept_at_once(path: Path) -> None:
     again = Served(path)
     assert "s1-a" in again.table.rows
     again.close()
+
+
+def test_all_events_of_a_watch_go_a_few_with_each_commit(path: Path) -> None:
+    most, few = 100, 30
+    disk = Disk(path, "a store")
+    disk.open()
+    number = 0
+
+    def fold(window: Window) -> Iterator[int]:
+        """How many records the state has after each commit."""
+        nonlocal number
+        folding, ended = Folding(window, 0, 0, 0.0), False
+        while not ended:
+            number += 1
+            ended = disk.append_and_fold(number, b"", folding, few)
+            yield disk.connection.execute("SELECT count(*) FROM state").fetchone()[0]
+
+    coming, going = Window(), Window()
+    coming.absorb([("L", session, "w", event, []) for session in ("one", "two") for event in range(most)])
+    going.absorb([("w", "one", "w"), ("L", "two", "w", most, [])])
+
+    assert list(fold(coming))[-1] == 2 * most
+    left = [2 * most, *fold(going)]
+    assert left[-1] == most + 1
+    assert max(before - after for before, after in pairwise(left)) == few
+    assert disk.head.count == left[-1]
+    disk.close()
 
 
 @pytest.mark.parametrize("why", ["folding", "log", "thread"])

@@ -62,8 +62,8 @@ async def acquire(
             if client.withdrawals:
                 await client.withdraw_late(claim.owner, spec.name, answer_by(until))
                 now = io.now()
-            held = None if spec.limit else await held_already(client, session, claim, until)
-            if held is not None and (again := reenter(client, spec, held, taken)) is not None:
+            held = None if spec.limit else session.find(claim)
+            if held is not None and (again := await enter_held(client, session, spec, claim, taken, until)) is not None:
                 return again
             entry = Entry(session, claim)
             client.unsettled.begin(entry)
@@ -125,12 +125,13 @@ async def who_holds(client: Client, spec: Spec, missed: Missed, by: float) -> tu
     return await client.inspections.holders(client.kind(spec.kind), spec.name, by)
 
 
-async def held_already(client: Client, session: Session, claim: Claim, until: float | None) -> Hold | None:
-    """What the owner of this claim holds on its name. What an ended call has left of that is given back first."""
+async def enter_held(
+    client: Client, session: Session, spec: Spec, claim: Claim, taken: list[Entry], until: float | None
+) -> Entry | None:
+    """What `reenter` says of what this owner holds already. What an ended call has left of that is given back first."""
+    await withdraw_left(client, claim.owner, answer_by(until))
     held = session.find(claim)
-    if held is not None and await withdraw_left(client, claim.owner, answer_by(until)):
-        held = session.find(claim)
-    return held
+    return None if held is None else reenter(client, spec, held, taken)
 
 
 async def withdraw_left(client: Client, owner: str, by: float) -> bool:

@@ -53,8 +53,10 @@ def check_keep(value: object) -> float | None:
 def check_awaited(io: Io, **callbacks: object) -> None:
     """Refuse a callback that has to be awaited, where nothing is: a blocking client would never run it."""
     for argument, callback in callbacks.items():
+        if callback is None or io.awaits:
+            continue
         # An object is called by a method of its class.
-        if not io.awaits and any(map(iscoroutinefunction, (callback, vars(type(callback)).get("__call__")))):
+        if any(map(iscoroutinefunction, (callback, vars(type(callback)).get("__call__")))):
             rule = "a blocking client cannot await it: give it a plain function, or use holdfast.aio"
             raise InvalidRequest(argument, callback, rule)
 

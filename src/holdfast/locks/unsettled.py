@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from holdfast.errors import LockLost
 from holdfast.locks.hold import Entry
@@ -42,11 +42,8 @@ class Scope:
         return self.exit is None or self.exit() is None
 
 
-class Taker(NamedTuple):
-    """Who has an entry on record: a call, and the thread that it runs in."""
-
-    call: object
-    thread: int
+Taker: TypeAlias = tuple[object, int]
+"""Who has an entry on record: a call, and the thread that it runs in."""
 
 
 class Unsettled:
@@ -64,7 +61,7 @@ class Unsettled:
     def begin(self, entry: Entry) -> Taker | None:
         """The running call takes this entry, or gives it back. The call that had it on record, if any."""
         former = self._calls.get(entry)
-        self._calls[entry] = Taker(self._io.running(), get_ident())
+        self._calls[entry] = (self._io.running(), get_ident())
         return former
 
     def leave_to(self, former: Taker | None, entry: Entry) -> None:
@@ -97,8 +94,8 @@ class Unsettled:
         taken when it is found again after `patience` seconds.
         """
         found = [entry for entry, call in self._leaving.copy().items() if self._io.has_ended(call)]
-        for entry, taker in self._calls.copy().items():
-            if not self._io.has_ended(taker.call):
+        for entry, (call, _) in self._calls.copy().items():
+            if not self._io.has_ended(call):
                 self._seen.pop(entry, None)
             elif self._left_since(entry) >= patience and self._take_out(entry, None):
                 found.append(entry)
@@ -122,10 +119,10 @@ class Unsettled:
             return []
         me, here = self._io.running(), get_ident()
         found = [entry for entry in self._leaving.copy() if entry.claim.owner == owner]
-        for entry, taker in self._calls.copy().items():
-            if entry.claim.owner != owner or not self._io.has_ended(taker.call):
+        for entry, (call, thread) in self._calls.copy().items():
+            if entry.claim.owner != owner or not self._io.has_ended(call):
                 continue
-            if (taker.thread == here or self._left_since(entry) >= patience) and self._take_out(entry, me):
+            if (thread == here or self._left_since(entry) >= patience) and self._take_out(entry, me):
                 found.append(entry)
         for scope in list(self.scopes):
             if scope.is_over:

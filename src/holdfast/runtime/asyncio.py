@@ -311,6 +311,8 @@ class AsyncioIo:
             self.check_caller()
         return asyncio.current_task(running)
 
+    running = task
+
     def call(self, request: Any, until: float) -> Coroutine[Any, Any, Any]:
         if asyncio._get_running_loop() is not self.loop:
             self.check_caller()
@@ -320,9 +322,6 @@ class AsyncioIo:
         self.check_caller()
         assert isinstance(signal, AsyncioSignal)
         return await signal.wait(None if until is None else until - clock.now())
-
-    def running(self) -> LoopTask | None:
-        return self.task()
 
     def has_ended(self, call: object) -> bool:
         return isinstance(call, asyncio.Future) and call.done()

@@ -135,16 +135,11 @@ class Items(Generic[T]):
 
     def borrow(self, borrower: Borrower | None) -> PoolItem[T] | None:
         """Borrow an item that is free or whose borrower has ended. One that carries a value is preferred."""
-        free: list[PoolItem[T]] = []
         for item in self.items:
-            loan = item.loan
-            if loan.over:
-                if item.value is not None and item.lend(loan, borrower):
-                    return item
-                free.append(item)
-        for item in free:
-            loan = item.loan
-            if loan.over and item.lend(loan, borrower):
+            if item.value is not None and (loan := item.loan).over and item.lend(loan, borrower):
+                return item
+        for item in self.items:
+            if (loan := item.loan).over and item.lend(loan, borrower):
                 return item
         return self._abandoned(borrower)
 
@@ -172,9 +167,9 @@ class Items(Generic[T]):
                 return item
         return None
 
-    def in_use(self) -> int:
-        """How many items borrowers have that still run."""
-        return sum(item.is_lent for item in self.items)
+    def is_lone(self, item: PoolItem[T]) -> bool:
+        """Whether no borrower that still runs has another item that carries something."""
+        return not any(other.value is not None and other is not item and other.is_lent for other in self.items)
 
     def idle_values(self) -> list[T]:
         """Take the values out of all items that are not lent, for the caller to close."""
@@ -222,7 +217,7 @@ class CallPool(Items[T]):
         it has returned.
         """
         call = running_call()
-        item = self.borrow(call) if self._may_borrow(None) else None
+        item = self.borrow(call) if not self._waiting or self._may_borrow(None) else None
         return item or self._wait(call, until)
 
     def _wait(self, call: Call | None, until: float) -> PoolItem[T] | None:
@@ -260,7 +255,8 @@ class CallPool(Items[T]):
     def give(self, item: PoolItem[T]) -> None:
         """Take an item back, with the value that it carries now."""
         item.give()
-        self._wake_first()
+        if self._waiting:
+            self._wake_first()
 
     def is_waited_for(self) -> bool:
         """Whether a call waits for an item."""

@@ -63,9 +63,6 @@ class Folding:
             self.done = 0
         return self.steps[self.done : self.done + size]
 
-    def is_last(self, size: int) -> bool:
-        return self.done + size >= len(self.steps)
-
 
 class Disk:
     """One connection to the file, used by one thread at a time. Its errors are SQLite's."""
@@ -198,44 +195,62 @@ class Disk:
         self.connection.execute("INSERT INTO log VALUES (?, ?)", (number, blob))
 
     def append_and_fold(self, number: int, blob: bytes, folding: Folding, size: int) -> bool:
-        """Commit a batch, and with it the next portion of an earlier window; whether that was the last."""
+        """Commit a batch, and with it `size` rows or steps of an earlier window; whether those were the last."""
         connection = self.connection
         connection.execute("BEGIN IMMEDIATE")
         self.append(number, blob)
-        head, last = self._fold(folding, size)
+        head, done = self._fold(folding, size)
         connection.execute("COMMIT")
         self.head = head
-        folding.done += size
-        return last
+        folding.done = done
+        return done == len(folding.steps)
 
-    def _fold(self, folding: Folding, size: int) -> tuple[Head, bool]:
-        connection, totals = self.connection, Totals(self.head.count, self.head.sum)
+    def _fold(self, folding: Folding, size: int) -> tuple[Head, int]:
+        """The head after this, and how many steps are done then. All events of a watch may be one step, of any size."""
+        steps = folding.portion(size)
+        totals, left, done = Totals(self.head.count, self.head.sum), size, folding.done
         coming: list[tuple[str, int, str, str, int, bytes, int]] = []
-        for step in folding.portion(size):
-            if isinstance(step, Span):
-                where, values = _where(step)
-            elif len(step) == 5:
-                where, values = "kind = ? AND arrival = ? AND one = ? AND two = ? AND number = ?", step
-            else:
+        for step in steps:
+            if left <= 0:
+                break
+            if len(step) == 2:
                 key, record = step
                 body = codec.dump(record)
                 checksum = zlib.crc32(body)
                 coming.append((*key, body, checksum))
                 totals.add(checksum)
+                left, done = left - 1, done + 1
                 continue
-            for (checksum,) in connection.execute(f"DELETE FROM state WHERE {where} RETURNING sum", values).fetchall():
+            gone = self._delete_span(step, left) if isinstance(step, Span) else self._delete(step)
+            for (checksum,) in gone:
                 totals.take(checksum)
-                self.wal_pages += 1
+            self.wal_pages += len(gone)
+            may_have_more = isinstance(step, Span) and len(gone) == left
+            left -= max(1, len(gone))
+            if not may_have_more:
+                done += 1
         self.wal_pages += sum(len(row[5]) + 100 for row in coming) // PAGE + 3
         if coming:
-            connection.executemany("INSERT INTO state VALUES (?, ?, ?, ?, ?, ?, ?)", coming)
+            self.connection.executemany("INSERT INTO state VALUES (?, ?, ?, ?, ?, ?, ?)", coming)
         head = replace(self.head, count=totals.count, sum=totals.sum)
-        last = folding.is_last(size)
-        if last:
+        if done == len(folding.steps):
             head = replace(head, folded=folding.upto, chain=folding.chain, at=folding.at)
-            connection.execute("DELETE FROM log WHERE number <= ?", (folding.upto,))
+            self.connection.execute("DELETE FROM log WHERE number <= ?", (folding.upto,))
         self._write_head(head)
-        return head, last
+        return head, done
+
+    def _delete(self, key: Key) -> list[tuple[int]]:
+        """Delete the record of a key; its checksum, if there is one."""
+        where = "kind = ? AND arrival = ? AND one = ? AND two = ? AND number = ?"
+        return self.connection.execute(f"DELETE FROM state WHERE {where} RETURNING sum", key).fetchall()
+
+    def _delete_span(self, span: Span, most: int) -> list[tuple[int]]:
+        """Delete so many records of a span; their checksums."""
+        where, values = _where(span)
+        key = "kind, arrival, one, two, number"
+        some = f"SELECT {key} FROM state WHERE {where} LIMIT ?"
+        found = self.connection.execute(f"DELETE FROM state WHERE ({key}) IN ({some}) RETURNING sum", (*values, most))
+        return found.fetchall()
 
     def set_head(self, head: Head) -> None:
         """Commit another head."""

@@ -270,7 +270,7 @@ class NodesPort:
             team = item.value
             if team is None:
                 team = item.value = Team(self.routes, self.rests)
-            answers = team.ask(request, until, self._teams.in_use() == 1)
+            answers = team.ask(request, until, self._teams.is_lone(item))
         except BaseException:
             # An interrupt in the middle: what comes back now is not for the next one who asks.
             self._drop(item)

@@ -202,12 +202,12 @@ class Pool:
 
     def __init__(self, route: Route, most: int) -> None:
         self.route = route
-        self._items: CallPool[Connection] = CallPool(most, Connection.close)
+        self.items: CallPool[Connection] = CallPool(most, Connection.close)
         self._closed = False
 
     def take(self, until: float) -> PoolItem[Connection]:
         """Borrow a connection that seems to work; Lost if there is none in time, and then nothing was sent."""
-        item = self._items.take(until)
+        item = self.items.take(until)
         if item is None:
             raise Lost("every connection is busy", sent=False)
         try:
@@ -218,13 +218,9 @@ class Pool:
             if item.value is None:
                 item.value = self._connect(until)
         except BaseException:
-            self._items.give(item)
+            self.items.give(item)
             raise
         return item
-
-    def in_use(self) -> int:
-        """How many connections are lent now."""
-        return self._items.in_use()
 
     def _connect(self, until: float) -> Connection:
         try:
@@ -237,18 +233,18 @@ class Pool:
         if self._closed:
             self.drop(item)
         else:
-            self._items.give(item)
+            self.items.give(item)
 
     def drop(self, item: PoolItem[Connection]) -> None:
         """Take a connection back that must not be used again."""
         connection, item.value = item.value, None
         if connection is not None:
             connection.close()
-        self._items.give(item)
+        self.items.give(item)
 
     def empty(self) -> None:
         """Close what is idle: the server is another one now, or the client is closed."""
-        for connection in self._items.idle_values():
+        for connection in self.items.idle_values():
             connection.close()
 
     def close(self) -> None:
@@ -291,7 +287,7 @@ class RespPort:
             try:
                 connection = item.value
                 assert connection is not None
-                reply = connection.run(request.packed(repeated), until, self.pool.in_use() == 1)
+                reply = connection.run(request.packed(repeated), until, self.pool.items.is_lone(item))
                 while isinstance(reply, ReplyError):
                     redirections += 1
                     reply = self._after_error(request, reply, connection, repeated, redirections, until)
