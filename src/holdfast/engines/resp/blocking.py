@@ -81,6 +81,9 @@ class Connection:
                 self.socket.settimeout(None)
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, TICK_US))
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 1, 0))
+            # Not select(): it cannot watch file number 1024 and beyond.
+            self._poll = select.poll()
+            self._poll.register(self.socket, select.POLLIN)
             commands = login.commands()
             if commands:
                 self.send(login.packed(), until)
@@ -185,9 +188,7 @@ class Connection:
 
     def readable(self, seconds: float = 0.0) -> bool:
         """Whether there is something to read, or comes within so many seconds: a reply, or the connection's end."""
-        poll = select.poll()
-        poll.register(self.socket, select.POLLIN)
-        return bool(poll.poll(seconds * 1000))
+        return bool(self._poll.poll(seconds * 1000))
 
     def closed_by_server(self) -> bool:
         """Whether the server has closed it, or said something that nobody asked for."""
