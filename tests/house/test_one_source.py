@@ -16,8 +16,8 @@ FACADES = [
     "Partition", "RWLock",
 ]  # fmt: skip
 
-OWN = {"__enter__", "__exit__", "__aenter__", "__aexit__", "lost", "locked", "__call__", "__repr__", "_body", "_under",
-       "_leave", "_record"}  # fmt: skip
+OWN = {"__enter__", "__exit__", "__aenter__", "__aexit__", "lost", "locked", "__call__", "__repr__", "_begin_body",
+       "_body", "_leave", "_record", "_under"}  # fmt: skip
 """What differs by nature: how a `with` ends (an asyncio body is cancelled), and what an Event is."""
 
 

@@ -73,6 +73,21 @@ async def takes(locks: aio.Client, name: str) -> None:
             raise outcome
 
 
+async def enters(locks: aio.Client, name: str) -> None:
+    """An exception may come before the body of an `async with`, or before its exit has done anything."""
+
+    async def one(number: int) -> None:
+        mine = [f"{name}-{number}", f"{name}-{number}-b"]
+        async with locks.lock(f"{name}-{number}-a", wait=WAIT) as grant, locks.lock_all(*mine, wait=WAIT) as grants:
+            grant.check()
+            grants.check()
+
+    tasks = [asyncio.create_task(one(number)) for number in range(2)]
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, BaseException) and not isinstance(outcome, Injected | holdfast.HoldfastError):
+            raise outcome
+
+
 async def waits(locks: aio.Client, name: str) -> None:
     with suppress(holdfast.HoldfastError):
         grant = await locks.lock(HELD, note=name).acquire(wait=0.05)
@@ -141,10 +156,12 @@ async def strike_everywhere(operation: Operation, connect: Callable[[], Awaitabl
     # What the traceback of an exception refers to, such as a connection that was just being made.
     gc.collect()
     until = time.monotonic() + TTL + lag + 2.0
-    while still := [
-        each for info in await rival.list() for each in (info.waiters if info.name == HELD else info.holders)
-    ]:
-        assert time.monotonic() < until, f"left: {[(each.note, where.get(each.note or each.name)) for each in still]}"
+    while still := {
+        each.note or info.name.partition("-")[0]
+        for info in await rival.list()
+        for each in (info.waiters if info.name == HELD else info.holders)
+    }:
+        assert time.monotonic() < until, f"left: {[(name, where.get(name)) for name in still]}"
         await asyncio.sleep(0.05)
     held.check()
     await held.release()
@@ -155,7 +172,7 @@ async def strike_everywhere(operation: Operation, connect: Callable[[], Awaitabl
     await rival.close()
 
 
-@pytest.mark.parametrize("operation", [takes, waits], ids=lambda operation: operation.__name__)
+@pytest.mark.parametrize("operation", [takes, enters, waits], ids=lambda operation: operation.__name__)
 @pytest.mark.parametrize(
     "subject", [subject for subject in ENGINES if subject.name in KINDS], ids=lambda subject: subject.name
 )

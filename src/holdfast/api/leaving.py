@@ -1,10 +1,10 @@
-"""The end of a `with`, also of one whose exit never ran."""
+"""The end of a `with` or an `async with`, also of one whose exit never ran."""
 
 from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias, overload
@@ -12,6 +12,9 @@ from typing import Any, Protocol, TypeAlias, overload
 from holdfast.locks.unsettled import Scope, Unsettled
 
 Exit: TypeAlias = Callable[[type[BaseException] | None, BaseException | None, TracebackType | None], None]
+AwaitedExit: TypeAlias = Callable[
+    [type[BaseException] | None, BaseException | None, TracebackType | None], Coroutine[Any, Any, None]
+]
 
 
 class Enterable(Protocol):
@@ -20,8 +23,8 @@ class Enterable(Protocol):
     def _record(self) -> Unsettled:
         """Where the scopes of its client are kept."""
 
-    def _leave(self, scope: Scope, error: BaseException | None) -> None:
-        """Give back what this scope has entered; what was entered last, if that is not known."""
+    def _leave(self, scope: Scope, error: BaseException | None) -> Any:
+        """Give back what this scope has entered; what was entered last, if that is not known. May be to be awaited."""
 
 
 class _Looked(threading.local):
@@ -55,9 +58,31 @@ class WithExit:
         scope = Scope()
         # A partial: its frame would keep a bound method alive for as long as a traceback is kept.
         found = partial(_leave_scope, entered, scope)
-        scope.exit = weakref.ref(found)
-        _looked.scope, _looked.of = scope, entered
+        _look_up(entered, scope, found)
         return found
+
+
+class WithAwaitedExit:
+    """`__aexit__` of what an `async with` enters, likewise."""
+
+    @overload
+    def __get__(self, entered: None, kind: type) -> Callable[..., Coroutine[Any, Any, None]]: ...
+
+    @overload
+    def __get__(self, entered: Any, kind: type) -> AwaitedExit: ...
+
+    def __get__(self, entered: Any, kind: type) -> Callable[..., Coroutine[Any, Any, None]]:
+        if entered is None:
+            return _leave_last_awaited
+        scope = Scope()
+        found = partial(_begin_to_leave, entered, scope)
+        _look_up(entered, scope, found)
+        return found
+
+
+def _look_up(entered: Enterable, scope: Scope, found: Callable[..., Any]) -> None:
+    scope.exit = weakref.ref(found)
+    _looked.scope, _looked.of = scope, entered
 
 
 def entering(entered: Enterable) -> Scope:
@@ -83,3 +108,31 @@ def _leave_scope(
 
 def _leave_last(entered: Enterable, _: object, error: BaseException | None, __: TracebackType | None) -> None:
     entered._leave(Scope(), error)
+
+
+def _begin_to_leave(
+    entered: Enterable,
+    scope: Scope,
+    _: type[BaseException] | None,
+    error: BaseException | None,
+    __: TracebackType | None,
+) -> Coroutine[Any, Any, None]:
+    """The interpreter lets go of the exit when it has called this. The `async with` is over when the result is."""
+    work = _leave_scope_awaited(entered, scope, error)
+    try:
+        scope.exit = weakref.ref(work)
+        return work
+    finally:
+        # A traceback may keep this frame.
+        del work
+
+
+async def _leave_scope_awaited(entered: Enterable, scope: Scope, error: BaseException | None) -> None:
+    await entered._leave(scope, error)
+    entered._record().scopes.pop(scope, None)
+
+
+async def _leave_last_awaited(
+    entered: Enterable, _: object, error: BaseException | None, __: TracebackType | None
+) -> None:
+    await entered._leave(Scope(), error)

@@ -9,7 +9,6 @@ in the record is withdrawn by the keeper.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from threading import get_ident
 from typing import Any, TypeAlias
 
@@ -23,16 +22,17 @@ UNDECIDED = "the call that took it ended before its caller had it"
 
 
 class Scope:
-    """One `with`, and what it has entered.
+    """One `with` or `async with`, and what it has entered.
 
-    The interpreter holds the exit of a `with` until that `with` has ended. Nothing else does, so
-    a dead reference to it says that the `with` is over, also if its exit never ran.
+    The interpreter holds the exit of a `with` until that `with` has ended; of an `async with`, then what the exit
+    returns to be awaited. Nothing else does, so a dead reference to it says that the `with` is over, also if its
+    exit never ran.
     """
 
     __slots__ = ("__weakref__", "entries", "exit", "grant")
 
     def __init__(self) -> None:
-        self.exit: weakref.ref[Callable[..., Any]] | None = None
+        self.exit: weakref.ref[Any] | None = None
         self.grant: Any = None
         self.entries: list[Entry] = []
 

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 
 from holdfast.verify.refusal import NotAllowed
 
+PATIENCE = 10.0
+"""How long strace may take, in seconds, to let go of a process."""
+
 
 @contextmanager
 def failing(pid: int, calls: str, error: str = "EIO", *, others: Iterable[int] = ()) -> Iterator[None]:
@@ -29,4 +32,10 @@ def failing(pid: int, calls: str, error: str = "EIO", *, others: Iterable[int] =
         yield
     finally:
         tracer.send_signal(signal.SIGINT)
-        tracer.communicate()
+        try:
+            tracer.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            # It waits for ever for a thread that ended while it let go. The kernel lets go of the threads of a tracer
+            # that was killed.
+            tracer.kill()
+            tracer.communicate()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from types import TracebackType
 from typing import Any, cast
 
 from holdfast.api.body import Body
+from holdfast.api.leaving import WithAwaitedExit, entering
 from holdfast.locks import handing, several
 from holdfast.locks.client import Client as Core
 from holdfast.locks.grant import GrantView
 from holdfast.locks.hold import Entry
 from holdfast.locks.release import release
+from holdfast.locks.unsettled import Scope, Unsettled
 
 
 class Grant(GrantView):
@@ -39,15 +40,34 @@ class Grant(GrantView):
         self.check()
         return await handing.hand_over(self._client, self._hold)
 
+    __aexit__ = WithAwaitedExit()
+
     async def __aenter__(self) -> Grant:
-        self._body = Body([self._hold], self.release)
+        entering(self).entries = entries_of(self)
+        self._begin_body()
         return self
 
-    def __aexit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> Coroutine[Any, Any, None]:
-        body = self._body
-        # It knows us, as we know it: left so, each would wait for the garbage collector.
-        del self._body
-        return body.end(error)
+    def _begin_body(self) -> None:
+        self._body = Body([self._hold], self.release)
+
+    def _leave(self, _: Scope, error: BaseException | None) -> Coroutine[Any, Any, None]:
+        return end_body(self, error)
+
+    def _record(self) -> Unsettled:
+        return self._client.unsettled
+
+
+def end_body(grant: Grant | Grants, error: BaseException | None) -> Coroutine[Any, Any, None]:
+    """Release at the end of an `async with`. What the body raised comes first; a loss is noted on it."""
+    body = grant._body
+    # It knows the grant, as the grant knows it: left so, each would wait for the garbage collector.
+    del grant._body
+    return body.end(error)
+
+
+def entries_of(grant: Grant | Grants) -> list[Entry]:
+    """What is given back by releasing this."""
+    return [grant._entry] if isinstance(grant, Grant) else [each._entry for each in grant.values()]
 
 
 class Grants(Mapping[str, Grant]):
@@ -84,12 +104,18 @@ class Grants(Mapping[str, Grant]):
             untie()
         await several.release_all(self._client, list(self.values()))
 
+    __aexit__ = WithAwaitedExit()
+
     async def __aenter__(self) -> Grants:
-        self._body = Body(self._holds, self.release)
+        entering(self).entries = entries_of(self)
+        self._begin_body()
         return self
 
-    def __aexit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> Coroutine[Any, Any, None]:
-        body = self._body
-        # It knows us, as we know it: left so, each would wait for the garbage collector.
-        del self._body
-        return body.end(error)
+    def _begin_body(self) -> None:
+        self._body = Body(self._holds, self.release)
+
+    def _leave(self, _: Scope, error: BaseException | None) -> Coroutine[Any, Any, None]:
+        return end_body(self, error)
+
+    def _record(self) -> Unsettled:
+        return self._client.unsettled

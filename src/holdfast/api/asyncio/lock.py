@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from holdfast.api.asyncio.grant import Grant, Grants
+from holdfast.api.asyncio.grant import Grant, Grants, end_body
 from holdfast.api.entered import Entered
+from holdfast.api.leaving import WithAwaitedExit, entering
 from holdfast.api.waiting import Wait, chosen
 from holdfast.locks import acquire, several
 from holdfast.locks.client import Client as Core
 from holdfast.locks.hold import Entry
 from holdfast.locks.spec import Spec
-from holdfast.locks.unsettled import Scope
+from holdfast.locks.unsettled import Scope, Unsettled
 
 G = TypeVar("G", Grant, Grants)
 
 
 class Scoped(ABC, Generic[G]):
     """Something that `async with` takes and gives back; one object serves many tasks."""
+
+    __aexit__ = WithAwaitedExit()
 
     def __init__(self, client: Core) -> None:
         self._client = client
@@ -31,16 +33,25 @@ class Scoped(ABC, Generic[G]):
         """Take it for a scope, which has it before this call's record lets go of it."""
 
     async def __aenter__(self) -> G:
-        grant = await self._acquire(..., Scope())
-        self._entered.push(grant)
-        await grant.__aenter__()
+        scope = entering(self)
+        grant = await self._acquire(..., scope)
+        if scope.exit is None:
+            # Entered by hand or by an AsyncExitStack.
+            try:
+                self._entered.push(grant)
+            except BaseException:
+                await grant.release()
+                raise
+        grant._begin_body()
         return grant
 
-    def __aexit__(
-        self, kind: object, error: BaseException | None, trace: TracebackType | None
-    ) -> Coroutine[Any, Any, None]:
+    def _leave(self, scope: Scope, error: BaseException | None) -> Coroutine[Any, Any, None]:
         self._client.io.check_caller()
-        return self._entered.pop().__aexit__(kind, error, trace)
+        grant: G = self._entered.pop() if scope.grant is None else scope.grant
+        return end_body(grant, error)
+
+    def _record(self) -> Unsettled:
+        return self._client.unsettled
 
 
 class Lock(Scoped[Grant]):
