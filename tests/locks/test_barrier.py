@@ -153,6 +153,22 @@ def test_a_party_that_was_counted_before_it_saw_its_own_grant_passes(tmp_path: P
         assert paused.communicate(timeout=15)[0] == f"{generation}\n"
 
 
+def test_a_party_that_is_counted_after_its_last_look_passes() -> None:
+    url = "memory://late"
+    with holdfast.connect(url) as locks, holdfast.connect(url) as another:
+        verbs: Any = locks._core.verbs
+        release, generations = verbs.release, list[int]()
+
+        async def counted_first(*args: Any) -> Any:
+            with ThreadPoolExecutor() as threads:
+                generations.append(threads.submit(another.barrier("b", parties=2).wait, 10.0).result())
+            return await release(*args)
+
+        verbs.release = counted_first
+
+        assert [locks.barrier("b", parties=2).wait(0.1)] == generations
+
+
 def test_the_record_of_a_barrier_is_bounded() -> None:
     through = {f"claim-{number}": number for number in range(5_000)}
     here = ["claim-3", "claim-4999", "new"]

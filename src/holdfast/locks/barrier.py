@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import Any
 
 from holdfast.errors import InvalidRequest, NotAcquired
 from holdfast.locks.acquire import Ended, acquire, answer_by
@@ -68,6 +69,11 @@ class BarrierFront:
                 if not given_back:
                     raise still_there(self.client)
                 if until is not None and io.now() >= until:
+                    # Others may have counted this party after its last look. Its place is given back: nobody does now.
+                    with unknown_from_here():
+                        generation = counted((await self.cell.get(max(by, io.now() + GRACE / 2)))[0], claims)
+                    if generation is not None:
+                        return generation
                     raise NotAcquired(self.name, io.now() - started, kind="barrier")
 
     async def passed(
@@ -83,9 +89,9 @@ class BarrierFront:
                 raise lost_data(self.client, f"barrier {self.name!r} went back from version {seen} to {version}")
             seen = version
             through: dict[str, int] = value["through"] if value else {}
-            counted = [through[claim] for claim in claims if claim in through]
-            if counted:
-                return counted[0]
+            generation = counted(value, claims)
+            if generation is not None:
+                return generation
             if hold is None or not hold.valid or io.now() >= watching.by:
                 return None
             here = await self.parties_here(hold, watching.until())
@@ -113,6 +119,12 @@ class BarrierFront:
                     "parties", self.parties, f"barrier {self.name!r} is in use with {holder.note} parties"
                 )
         return [holder.claim for holder in info.holders if holder.note == self.spec.note]
+
+
+def counted(value: Any, claims: Sequence[str]) -> int | None:
+    """The first generation that has one of these claims."""
+    through: dict[str, int] = value["through"] if value else {}
+    return min((through[claim] for claim in claims if claim in through), default=None)
 
 
 def remembered(through: dict[str, int], here: list[str], parties: int) -> dict[str, int]:
