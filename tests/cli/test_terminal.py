@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -222,7 +223,8 @@ def test_a_suspended_command_that_is_killed_leaves_the_terminal_to_the_job_that_
     terminal.type(CTRL_C)
     os.killpg(os.getsid(terminal.process.pid), signal.SIGKILL)
     for process in at_work_in(stage.folder):
-        os.kill(process, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     terminal.end()
     assert "cat\r\n" not in terminal.seen
 
