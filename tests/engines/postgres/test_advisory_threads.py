@@ -88,7 +88,7 @@ def test_a_wait_whose_connection_ended_is_remembered_by_nobody(connect: Connect,
 
 
 def test_a_connection_that_ends_while_the_keeper_looks_at_it_is_no_error(server: PostgresServer) -> None:
-    wire = run(dial(server.url, 0, ThreadSockets().ready, clock.now() + 10.0))
+    wire = run(dial(server.url, 0, ThreadSockets(), clock.now() + 10.0))
     holdings = Holdings()
     bell = AdvisoryBell(holdings, nobody)
     holdings.opened(wire)

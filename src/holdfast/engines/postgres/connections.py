@@ -188,7 +188,7 @@ class Connections:
             now = clock.now()
             share = now + (until - now) / (len(places) - tried)
             try:
-                wire = await dial(self.address.conninfos[place], place, self.sockets.ready, share)
+                wire = await dial(self.address.conninfos[place], place, self.sockets, share)
             except WireLost as error:
                 problems.append(str(error))
                 continue
@@ -225,8 +225,8 @@ class Connections:
         (wire.server_pid,) = await wire.send([proxy.PID], until)
         wire.direct = wire.server_pid == wire.backend_pid
         if not wire.direct:
-            again, ready = self.schema.proxy_checked, self.sockets.ready
-            await proxy.refuse_transaction_pooling(self.address, wire, ready, until, again)
+            again = self.schema.proxy_checked
+            await proxy.refuse_transaction_pooling(self.address, wire, self.sockets, until, again)
             self.schema.proxy_checked = True
             # It can be told to pool transactions while it runs: then it is another one, and that is refused.
             wire.keep_to_server_process()
@@ -265,7 +265,6 @@ class Connections:
             if wire.alive:
                 # A poll does not see that another thread has closed what it looks at; but this it sees.
                 wire.hang_up()
-                self.sockets.closing(wire.descriptor)
                 wire.close()
 
     def abandon(self) -> None:

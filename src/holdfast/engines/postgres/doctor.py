@@ -44,7 +44,7 @@ def check_up(address: PostgresAddress, *, leased: bool = True) -> list[Finding]:
 
 async def _check_up(address: PostgresAddress, leased: bool, until: float) -> list[Finding]:
     sockets = ThreadSockets()
-    wire = await dial(address.conninfos[0], 0, sockets.ready, until)
+    wire = await dial(address.conninfos[0], 0, sockets, until)
     # Only within each message: through a proxy that pools transactions it would be set for other clients.
     wire.preamble = ("SET LOCAL search_path = pg_catalog, pg_temp",)
     try:
@@ -81,7 +81,7 @@ async def _proxy(address: PostgresAddress, wire: Wire, sockets: ThreadSockets, u
     (pid,) = await wire.send([PID], until)
     if pid == wire.backend_pid:
         return Finding("pooling proxy", "good", "none: the connection leads to the server itself")
-    if await shares_servers(address, wire, sockets.ready, until):
+    if await shares_servers(address, wire, sockets, until):
         return Finding("pooling proxy", "danger", "one that pools transactions", EXPLANATION, "pool_mode=session")
     return Finding("pooling proxy", "good", "one that keeps each client on its own server connection")
 

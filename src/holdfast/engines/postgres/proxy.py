@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from holdfast.engines.postgres.address import PostgresAddress
-from holdfast.engines.postgres.wire import Ready, SqlError, Wire, WireLost, dial
+from holdfast.engines.postgres.wire import SqlError, Waiting, Wire, WireLost, dial
 from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 
@@ -23,7 +23,9 @@ AGAIN_PATIENCE = 1.0
 """How long a repeated check waits for a second connection, in seconds. A pool may be full by then."""
 
 
-async def shares_servers(address: PostgresAddress, wire: Wire, ready: Ready, until: float, again: bool = False) -> bool:
+async def shares_servers(
+    address: PostgresAddress, wire: Wire, sockets: Waiting, until: float, again: bool = False
+) -> bool:
     """Whether another client's transaction can take this client's server connection away.
 
     It asks the same question twice (a proxy that goes round its servers gives itself away), then
@@ -35,7 +37,7 @@ async def shares_servers(address: PostgresAddress, wire: Wire, ready: Ready, unt
     pids = {(await wire.send([PID], until))[0] for _ in range(2)}
     other: Wire | None = None
     try:
-        other = await dial(address.conninfos[wire.place], wire.place, ready, patience)
+        other = await dial(address.conninfos[wire.place], wire.place, sockets, patience)
         taken = (await other.send(["BEGIN", PID], patience))[0]
         pids.add((await wire.send([PID], until))[0])
     except WireLost as error:
@@ -54,8 +56,8 @@ async def shares_servers(address: PostgresAddress, wire: Wire, ready: Ready, unt
 
 
 async def refuse_transaction_pooling(
-    address: PostgresAddress, wire: Wire, ready: Ready, until: float, again: bool = False
+    address: PostgresAddress, wire: Wire, sockets: Waiting, until: float, again: bool = False
 ) -> None:
     """Raise if the proxy between us and the server does not keep us on one server connection."""
-    if await shares_servers(address, wire, ready, until, again):
+    if await shares_servers(address, wire, sockets, until, again):
         raise EngineFailure(address.shown, EXPLANATION, "not done")

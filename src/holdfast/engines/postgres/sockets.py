@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from holdfast.engines.postgres.wire import WRITE, Wire
+from holdfast.engines.postgres.wire import WRITE, Waiting, Wire
 from holdfast.runtime import clock
+from holdfast.runtime.asyncio import AGAIN
 from holdfast.runtime.call_pool import CallPool, PoolItem
 from holdfast.runtime.task_turns import TaskPool, TaskTurns, settle
 
@@ -39,13 +40,8 @@ class Pool(Protocol):
         """Take the wires out of all that is not lent."""
 
 
-class Sockets(Protocol):
+class Sockets(Waiting, Protocol):
     """What a connection needs of a runtime."""
-
-    async def ready(self, descriptor: int, event: int, until: float) -> bool: ...
-
-    def closing(self, descriptor: int) -> None:
-        """A descriptor is about to be closed: whoever waits for it on a loop goes on, and finds it closed."""
 
     async def pause(self, seconds: float) -> None: ...
 
@@ -111,24 +107,29 @@ class LoopSockets:
         loop = self._loop
         came: asyncio.Future[bool] = loop.create_future()
         add, remove = (loop.add_writer, loop.remove_writer) if event == WRITE else (loop.add_reader, loop.remove_reader)
-        add(descriptor, settle, came, True)
+        timers: list[asyncio.TimerHandle] = []
         self._awaited[descriptor] = came
-        timer = loop.call_later(max(0.0, until - clock.now()), settle, came, False)
         try:
+            add(descriptor, settle, came, True)
+            # Two: a signal handler may raise in the first one before it has woken the task.
+            limit = max(0.0, until - clock.now())
+            timers += [loop.call_later(limit + more, settle, came, False) for more in (0.0, AGAIN)]
             return await came
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             # Once it was closed, the number may be another socket's.
             if self._awaited.get(descriptor) is came:
-                del self._awaited[descriptor]
                 remove(descriptor)
+                del self._awaited[descriptor]
 
     def closing(self, descriptor: int) -> None:
-        came = self._awaited.pop(descriptor, None)
-        if came is not None:
-            # The loop would go on believing that it watches whatever has this number next.
+        # Also if no task waits: one may have been interrupted while it stopped waiting.
+        if not self._loop.is_closed():
             self._loop.remove_reader(descriptor)
             self._loop.remove_writer(descriptor)
+        came = self._awaited.pop(descriptor, None)
+        if came is not None:
             settle(came, True)
 
     async def pause(self, seconds: float) -> None:

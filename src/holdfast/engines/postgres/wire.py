@@ -12,17 +12,28 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
 READ, WRITE = 1, 2
-Ready = Callable[[int, int, float], Awaitable[bool]]
+
+
+class Waiting(Protocol):
+    """How a wire waits for its socket."""
+
+    async def ready(self, descriptor: int, event: int, until: float) -> bool:
+        """Wait until it can be read or written; False if `until` comes first."""
+
+    def closing(self, descriptor: int) -> None:
+        """A descriptor is about to be closed: a call that waits for it on a loop goes on, and finds it closed."""
+
+
 """Wait until a descriptor can be read or written; False if `until` comes first."""
 
 _GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
@@ -103,8 +114,8 @@ def literal(value: Any) -> str:
 class Wire:
     """A connection. One request at a time; broken for good after a loss."""
 
-    def __init__(self, connection: pq.abc.PGconn, ready: Ready, place: int) -> None:
-        self.connection, self.ready = connection, ready
+    def __init__(self, connection: pq.abc.PGconn, sockets: Waiting, place: int) -> None:
+        self.connection, self.sockets = connection, sockets
         self.descriptor = connection.socket
         """Of its socket, as long as it is alive; of none, or another one, after that."""
         self.place = place
@@ -192,7 +203,7 @@ class Wire:
         """Wait for the answer to begin; False if `until` comes first, and the wire is good all the same."""
         try:
             while self.connection.is_busy():
-                if not await self.ready(self.connection.socket, READ, until):
+                if not await self.sockets.ready(self.connection.socket, READ, until):
                     return False
                 self.connection.consume_input()
         except psycopg.OperationalError as error:
@@ -248,7 +259,7 @@ class Wire:
         self.preamble = (f"SELECT CASE WHEN {pid} OPERATOR(pg_catalog.=) {self.server_pid} THEN '' ELSE {other} END",)
 
     async def _wait(self, event: int, until: float) -> None:
-        if not await self.ready(self.connection.socket, event, until):
+        if not await self.sockets.ready(self.connection.socket, event, until):
             raise WireLost("no answer came in time", late=True)
 
     def notifications(self) -> list[bytes]:
@@ -279,7 +290,7 @@ class Wire:
             asking = self.connection.cancel_conn()
             try:
                 asking.start()
-                while (event := _EVENTS.get(asking.poll())) and await self.ready(asking.socket, event, until):
+                while (event := _EVENTS.get(asking.poll())) and await self.sockets.ready(asking.socket, event, until):
                     continue
                 if asking.status == pq.ConnStatus.BAD:
                     raise psycopg.OperationalError(asking.get_error_message())
@@ -293,6 +304,8 @@ class Wire:
         """Close it; the server rolls back what was not committed."""
         with self._closing:
             if self.alive:
+                # First: the loop would go on believing that it watches whatever has this number next.
+                self.sockets.closing(self.descriptor)
                 self.alive = False
                 self.connection.finish()
 
@@ -321,10 +334,13 @@ def _refusal(connection: pq.abc.PGconn, conninfo: str) -> str:
     return said.replace(f'"{user}"', '"…"') if user else said
 
 
-async def dial(conninfo: str, place: int, ready: Ready, until: float) -> Wire:
+async def dial(conninfo: str, place: int, sockets: Waiting, until: float) -> Wire:
     """Open a connection; WireLost if that fails or takes too long."""
     try:
         connection = pq.PGconn.connect_start(conninfo.encode())
+    except psycopg.OperationalError as error:
+        raise WireLost(str(error).strip()) from error
+    try:
         while True:
             if connection.status == pq.ConnStatus.BAD:
                 raise WireLost(_refusal(connection, conninfo))
@@ -334,10 +350,16 @@ async def dial(conninfo: str, place: int, ready: Ready, until: float) -> Wire:
             if step == pq.PollingStatus.FAILED:
                 raise WireLost(_refusal(connection, conninfo))
             event = READ if step == pq.PollingStatus.READING else WRITE
-            if not await ready(connection.socket, event, until):
+            if not await sockets.ready(connection.socket, event, until):
                 raise WireLost("the server did not answer in time", late=True)
-    except psycopg.OperationalError as error:
-        raise WireLost(str(error).strip()) from error
-    connection.nonblocking = 1
-    connection.notice_handler = None
-    return Wire(connection, ready, place)
+        connection.nonblocking = 1
+        connection.notice_handler = None
+        return Wire(connection, sockets, place)
+    except BaseException as error:
+        # libpq has closed its socket after an error.
+        with suppress(psycopg.OperationalError):
+            sockets.closing(connection.socket)
+        connection.finish()
+        if isinstance(error, psycopg.OperationalError):
+            raise WireLost(str(error).strip()) from error
+        raise
