@@ -33,7 +33,7 @@ from holdfast.engines.etcd.wire import (
 )
 from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import call_in_loop, in_own_thread
+from holdfast.runtime.asyncio import AGAIN, call_in_loop, in_own_thread
 
 AT_ONCE = 2
 """How many steps may be under way: enough to keep the cluster busy, few enough to gather something."""
@@ -100,11 +100,14 @@ class EtcdAsyncioPort:
                 # After the tasks that are ready now have said what they want.
                 self._flush_due = True
                 self.loop.call_soon(self._flush)
-        timer = self.loop.call_later(max(0.0, until - clock.now()) + 0.05, self._give_up, part)
+        # Two: a signal handler may raise in the first one before it has told the task.
+        limit = max(0.0, until - clock.now()) + 0.05
+        timers = [self.loop.call_later(limit + more, self._give_up, part) for more in (0.0, AGAIN)]
         try:
             return await part.answered
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             if part in self._waiting:
                 self._waiting.remove(part)
 
