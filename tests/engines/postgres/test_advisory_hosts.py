@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ import pytest
 
 import holdfast
 from holdfast.engines.advisory.holdings import Holdings, Taken
+from holdfast.engines.postgres.wire import Wire
 from holdfast.verify.servers.postgres import QUICK, PostgresServer
 from tests.engines.postgres.patience import eventually
 
@@ -110,9 +112,16 @@ def test_a_server_that_was_restarted_is_another_one(small: PostgresServer, monke
     with connect(small) as locks, ThreadPoolExecutor(1) as other:
         held = locks.lock("k").acquire(wait=5.0)
         holdings: Holdings = locks._core.verbs.holdings  # type: ignore[attr-defined]
+        looked = threading.Event()
+
+        def watch_nothing() -> list[Wire]:
+            looked.set()
+            return []
+
         with monkeypatch.context() as unseen:
-            unseen.setattr(holdings, "watchable", list)  # nothing watches the connection
+            unseen.setattr(holdings, "watchable", watch_nothing)
             holdings.look_up()
+            assert looked.wait(30.0)
             small.kill()
             small.start()
 

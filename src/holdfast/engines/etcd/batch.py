@@ -97,8 +97,10 @@ class EtcdAsyncioPort:
             if self._alone and not self._steps:
                 self._flush()
             elif self._steps < AT_ONCE and not self._flush_due:
-                # After the tasks that are ready now have said what they want.
+                # After the tasks that are ready now have said what they want. Two: a signal handler may raise in the
+                # first one before it has done anything.
                 self._flush_due = True
+                self.loop.call_soon(self._flush)
                 self.loop.call_soon(self._flush)
         # Two: a signal handler may raise in the first one before it has told the task.
         limit = max(0.0, until - clock.now()) + 0.05

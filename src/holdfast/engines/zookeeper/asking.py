@@ -84,13 +84,16 @@ class ZooKeeperAsyncioPort:
         self._answered.append(answered)
         if not self._told:
             self._told = True
+            # Two: a signal handler may raise in the first one before it has woken the tasks.
+            call_in_loop(self.loop, self._wake)
             call_in_loop(self.loop, self._wake)
 
     def _wake(self) -> None:
         # In this order: whoever is told of too late for this look wakes the loop again.
         self._told = False
         while self._answered:
-            self._answered.popleft().set()
+            self._answered[0].set()
+            self._answered.popleft()
 
 
 class Asker:
