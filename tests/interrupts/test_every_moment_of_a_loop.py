@@ -41,7 +41,7 @@ pytestmark = [
         NEVER_RAN,
         # The grant of an interrupted task is garbage: the keeper gives it back.
         "ignore:.* was neither released nor lost:ResourceWarning",
-        "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning",
+        "ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning",
         # A connection that was just being opened or closed.
         "ignore:unclosed:ResourceWarning",
     ),
