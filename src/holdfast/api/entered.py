@@ -6,6 +6,7 @@ import threading
 from typing import Generic, TypeVar
 
 from holdfast.locks.client import Client
+from holdfast.runtime.calls import new_lock
 
 G = TypeVar("G")
 
@@ -21,8 +22,7 @@ class Entered(Generic[G]):
     def __init__(self, client: Client) -> None:
         self._client = client
         self._grants: list[tuple[object, G]] = []
-        # Reentrant: a signal handler may have come upon its thread in here.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def push(self, grant: G) -> None:
         """Keep a grant for the end of the `with`."""

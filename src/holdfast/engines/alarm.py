@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
+
+from holdfast.runtime.calls import new_lock
 
 
 class Alarm:
@@ -16,8 +17,7 @@ class Alarm:
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._write, False)
         self._rung = self._closed = False
-        self._closing = threading.RLock()
-        """Reentrant: a signal handler may have come upon its thread in here."""
+        self._closing = new_lock()
 
     def set(self) -> None:
         """Wake whoever sleeps here."""

@@ -7,8 +7,9 @@ the order in which they came, and leave without a request.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
+
+from holdfast.runtime.calls import new_lock
 
 
 class NameTurns:
@@ -85,8 +86,7 @@ class ClaimTurns:
     """The turns on every name. Everything may be called in any thread."""
 
     def __init__(self) -> None:
-        # Reentrant: a signal handler may have come upon its thread in here.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._names: dict[str, NameTurns] = {}
 
     def admit(self, name: str, claim_id: str, most: int = 1) -> bool:

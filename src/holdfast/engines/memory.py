@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from holdfast.errors import EngineFailure, InvalidRequest
 from holdfast.model import Guarantees
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import BlockingIo, ThreadSignal
-from holdfast.runtime.calls import UNDER_WAY
+from holdfast.runtime.calls import UNDER_WAY, new_lock
 from holdfast.runtime.turns import Turns
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ class MemoryTable:
         self.clients: dict[str, Deliver] = {}
         """By session: who takes its notices."""
         # Reentrant, because then a thread can tell whether a step of its own is under way.
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         self.under_way = self.half_made = False
         """`half_made`: whether an interrupt may have left a change that is not complete."""
 

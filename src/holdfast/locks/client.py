@@ -31,6 +31,7 @@ from holdfast.locks.wakeups import Wakeups
 from holdfast.model import Claim, LockEvent, LockInfo
 from holdfast.runtime import fork
 from holdfast.runtime.blocking import run
+from holdfast.runtime.calls import new_lock
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 """Starts the keeper: in a thread, or in a simulated world."""
@@ -107,8 +108,8 @@ class Client:
         self.unsettled = Unsettled(self.io)
         """What running calls take and give back."""
         # Reentrant: a signal handler may have come upon its thread in here.
-        self._starting = threading.RLock()
-        self._ending = threading.RLock()
+        self._starting = new_lock()
+        self._ending = new_lock()
 
     def __str__(self) -> str:
         return self.engine.address
@@ -347,7 +348,7 @@ class Client:
         for front in list(self.fronts):
             front.forked()
         if session is not None:
-            session.lock = threading.RLock()
+            session.lock = new_lock()
             for hold in session.end("this process is a fork of the one that holds it", self.io.now()):
                 # Only said when asked: the callbacks are the parent's.
                 hold.on_lost.clear()

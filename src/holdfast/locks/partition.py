@@ -12,7 +12,6 @@ with the older token as soon as the newer has written.
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,6 +31,7 @@ from holdfast.locks.spec import Spec, check_awaited
 from holdfast.locks.stay import Stay
 from holdfast.locks.telling import Telling
 from holdfast.model import Epoch, Granted, LockInfo
+from holdfast.runtime.calls import new_lock
 
 KEEP = 30 * 86_400.0
 """How long the last epoch of a group that nobody is in is kept."""
@@ -84,7 +84,7 @@ class PartitionFront:
         self._highest = 0
         """The highest token that was seen, of any epoch."""
         self._telling = Telling(self.client.io)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         """Over the stay and the epoch; never kept while anything is awaited."""
 
     # Coming and going

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from math import inf
 from typing import TYPE_CHECKING
 
 from holdfast.core import deadline as deadlines
 from holdfast.model import Claim
+from holdfast.runtime.calls import new_lock
 
 if TYPE_CHECKING:
     from holdfast.locks.hold import Hold
@@ -36,8 +36,7 @@ class Session:
         """Holds that end by themselves."""
         self.named: dict[tuple[str, str, str], list[Hold]] = {}
         """Holds by owner, kind and name: with thousands of them, looking for one must not look at all."""
-        self.lock = threading.RLock()
-        """Reentrant: a signal handler that gives something back may have come upon its thread in here."""
+        self.lock = new_lock()
         self.numbers = itertools.count(1)
         """Of its claims, whose ids are chosen before anything is sent."""
 

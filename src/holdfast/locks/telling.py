@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from holdfast.runtime.calls import new_lock
 from holdfast.runtime.io import Io
 
 Call = Callable[[], object]
@@ -44,7 +44,7 @@ class Telling:
         self._io = io
         self._calls: deque[Call] = deque()
         self._busy = False
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def tell(self, call: Call) -> None:
         """Make this call when all before it have returned; from any thread, and never in it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-
+from holdfast.runtime.calls import new_lock
 from holdfast.runtime.io import Io, Signal
 
 
@@ -11,8 +10,7 @@ class Wakeups:
     """Signals by claim or watch. A notice that comes before anybody waits is kept for whoever does."""
 
     def __init__(self) -> None:
-        # Reentrant: a signal handler may have come upon its thread in here.
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._expected: dict[str, Signal | None] = {}
         self._early: set[str] = set()
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
 
-from holdfast.errors import EngineFailure
+from holdfast.errors import EngineFailure, HoldfastError
 from holdfast.runtime import clock
-from holdfast.runtime.calls import begin, has_ended, running_call
+from holdfast.runtime.calls import begin, free_left_locks, has_ended, running_call
 from holdfast.runtime.io import Event, Signal
 from holdfast.runtime.task import running_task
 
@@ -117,6 +117,10 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
         work.send(None)
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
+    except BaseException as error:
+        if not isinstance(error, HoldfastError):
+            free_left_locks()
+        raise
     finally:
         # An interrupt may have come before its first bytecode. One that has run is closed already.
         work.close()

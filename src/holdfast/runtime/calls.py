@@ -11,7 +11,9 @@ it ends and whatever keeps its traceback alive.
 
 from __future__ import annotations
 
+import sys
 import threading
+import weakref
 from collections.abc import Coroutine
 from types import CoroutineType
 from typing import Any, TypeAlias
@@ -55,6 +57,27 @@ def has_ended(borrower: object) -> bool:
         return not borrower.cr_running
     done = getattr(borrower, "done", None)
     return done is not None and bool(done())
+
+
+WITH_CAN_BE_LEFT_OPEN = sys.version_info >= (3, 14)
+"""Whether Python can skip the end of a `with` if a signal handler raises at its beginning (python/cpython#148874)."""
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def new_lock() -> threading.RLock:
+    """A lock that calling threads hold by `with`. Reentrant: a signal handler may run inside such a `with`."""
+    lock = threading.RLock()
+    if WITH_CAN_BE_LEFT_OPEN:
+        _locks.add(lock)
+    return lock
+
+
+def free_left_locks() -> None:
+    """Free what a skipped end of a `with` has left locked. An exception has just ended a call of this thread."""
+    if _locks and running_call() is None:
+        for lock in list(_locks):
+            while is_inside(lock):
+                lock.release()
 
 
 def is_inside(lock: threading.RLock) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +15,7 @@ from holdfast.engines.postgres.sockets import Turns
 from holdfast.engines.postgres.wire import Wire
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
+from holdfast.runtime.calls import new_lock
 
 # Where it is missing, a closed connection is seen at the next heartbeat.
 HANG_UP: int = getattr(select, "POLLRDHUP", 0)
@@ -69,8 +69,7 @@ class Holdings:
     """Everything by claim. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
-        """Reentrant: a signal handler may have come upon its thread in here."""
+        self.lock = new_lock()
         self.taken: dict[str, Taken] = {}
         self.server = ""
         """The server that everything here is held on; another one would grant the same locks again."""

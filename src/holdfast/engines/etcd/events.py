@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from holdfast.engines.etcd.keys import Keys, Row, end_of, read_row, session_of
 from holdfast.engines.etcd.session import BROKEN, Known
 from holdfast.engines.etcd.watcher import DELETED
 from holdfast.model import EventType, LockEvent
+from holdfast.runtime.calls import new_lock
 
 if TYPE_CHECKING:
     from holdfast.engines.etcd.outcome import VerbCall
@@ -80,7 +80,7 @@ class Subscription:
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._letters: deque[tuple[int, LockEvent]] = deque()
         self._last = 0
         self._overflowed = False

@@ -7,7 +7,6 @@ import os
 import select
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import cast
@@ -16,6 +15,7 @@ from holdfast.engines.etcd.address import Address
 from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed, Conversation
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import connect, within
+from holdfast.runtime.calls import new_lock
 
 _RECEIVED = 65536
 SILENT_FOR, ANSWERED_WITHIN = 10.0, 3.0
@@ -190,7 +190,7 @@ class Stream:
         """What is sent into the second wakes the reader, which waits for the first as well."""
         for end in (self._bell, self._rope):
             end.setblocking(False)
-        self._talk, self._lock = Conversation(address, target), threading.RLock()
+        self._talk, self._lock = Conversation(address, target), new_lock()
         self._unsent = b""
         self._ended = self._closed = False
         self._poll = select.poll()

@@ -19,6 +19,7 @@ from holdfast.engines.etcd.sockets import Stream
 from holdfast.engines.etcd.wire import SERVICE, WATCH, Wire, serialize
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import ThreadSignal
+from holdfast.runtime.calls import new_lock
 
 _Request, _Create, _Cancel = message("WatchRequest"), message("WatchCreateRequest"), message("WatchCancelRequest")
 _Response = message("WatchResponse")
@@ -85,7 +86,7 @@ class Watcher:
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         """Also over the claims of the client: a thread that has it begins no other step."""
         self._numbers = itertools.count(1)
         self._watches: dict[int, Watch] = {}

@@ -7,7 +7,6 @@ import select
 import socket
 import ssl
 import struct
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +19,7 @@ from holdfast.engines.resp.wire import Address, Lost
 from holdfast.runtime import clock
 from holdfast.runtime.blocking import ThreadSignal
 from holdfast.runtime.call_pool import LOOK, CallTurn
+from holdfast.runtime.calls import new_lock
 
 Hear = Callable[[list[Any]], None]
 """Takes a push."""
@@ -58,9 +58,9 @@ class Line:
         """For whom it speaks."""
         self._reader = Reader()
         # Reentrant, so that a signal handler finds out that its own thread is writing, instead of waiting for it.
-        self._sending, self._writes = threading.RLock(), False
+        self._sending, self._writes = new_lock(), False
         self._reading = CallTurn()
-        self._tls_turn = threading.RLock()
+        self._tls_turn = new_lock()
         """One step at a time: reading and writing at once is not for TLS."""
         self._waiting: deque[Waiter] = deque()
         self._leaving: str | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from hashlib import sha256
 from typing import ClassVar
 
@@ -17,7 +16,7 @@ from holdfast.engines.signed_notices import SignedNotices
 from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 from holdfast.runtime.call_pool import PoolItem
-from holdfast.runtime.calls import UNDER_WAY, running_call
+from holdfast.runtime.calls import UNDER_WAY, new_lock, running_call
 from holdfast.runtime.task import running_task
 
 OLDEST_SERVER = 120000
@@ -92,7 +91,7 @@ class Connections:
         """Whether notices may have been lost: the wire listens anew, after another one was lost."""
         self._listened = False
         self.closed = False
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._place = 0
 
     async def take(self, until: float) -> Wire:

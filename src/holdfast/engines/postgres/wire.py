@@ -11,7 +11,6 @@ import json
 import os
 import re
 import socket
-import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
@@ -20,6 +19,8 @@ from typing import Any, NamedTuple, Protocol
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
+
+from holdfast.runtime.calls import new_lock
 
 READ, WRITE = 1, 2
 
@@ -134,7 +135,7 @@ class Wire:
         self.busy = False
         """Whether something was sent whose answer has not been read to its end."""
         self.alive = True
-        self._closing = threading.RLock()
+        self._closing = new_lock()
 
     @property
     def backend_pid(self) -> int:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-
 from holdfast.model import Claim, Granted
+from holdfast.runtime.calls import new_lock
 
 
 class Ledger:
     """The claims of one client's session, from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        """Reentrant: a signal handler that gives something back may have come upon its thread in here."""
+        self._lock = new_lock()
         self.begin()
 
     def begin(self) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
 from holdfast.engines.claim_turns import ClaimTurns
+from holdfast.runtime.calls import new_lock
 
 
 @dataclass(slots=True, eq=False)
@@ -36,8 +36,7 @@ class Ledger:
     """The claims of one client's session, from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        """Reentrant: a signal handler that gives something back may have come upon its thread in here."""
+        self._lock = new_lock()
         self.trying: set[str] = set()
         """Claims for which nodes are being asked at this moment."""
         self.turns = ClaimTurns()

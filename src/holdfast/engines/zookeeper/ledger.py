@@ -17,7 +17,7 @@ from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
-from holdfast.runtime.calls import UNDER_WAY, is_inside
+from holdfast.runtime.calls import UNDER_WAY, is_inside, new_lock
 
 A_LENGTH = 4 + 11
 """What a path takes beside its letters: its length, and the sequence number that the server adds."""
@@ -94,7 +94,7 @@ class SessionPaths:
     def __init__(self) -> None:
         self._by_claim: dict[str, int] = {}
         self._total = 0
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def reserve(self, claim_id: str, *paths: str) -> bool:
         """Count the paths of a claim before they are made; False if they would be too many. Safe to repeat."""
@@ -198,7 +198,7 @@ class Ledger:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         """Over all that this client knows. Reentrant, so that a thread can tell that it has it."""
         self.members: dict[str, Member] = {}
         self.reader: Link | None = None

@@ -7,13 +7,13 @@ confirms a heartbeat and dies before the next ping takes it along: the leader co
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from holdfast.core import deadline
+from holdfast.runtime.calls import new_lock
 
 SHARE = 2 / 3
 """How much of the negotiated time a confirmed write is good for, if those before it came in time."""
@@ -70,7 +70,7 @@ class Life:
         self._attached_at = attached_at
         self._requests = deque([Request(attached_at, attached_at), Request(attached_at, answered)])
         self._proof = (sent, negotiated * SHARE, attached_at)
-        self._lock = threading.RLock()
+        self._lock = new_lock()
 
     def confirm(self, request: Request, negotiated: float, attached_at: float) -> float:
         """A heartbeat is confirmed, in any thread; for how many seconds from its sending it is good."""
