@@ -78,6 +78,7 @@ def test_a_notice_that_is_published_again_grants_nothing(
         with pytest.raises(holdfast.NotAcquired):
             waiting.result(15)
     held.check()
+    held.release()
 
 
 def test_no_text_that_the_server_shows_or_logs_has_the_secret() -> None:
