@@ -61,22 +61,24 @@ def has_ended(borrower: object) -> bool:
 
 WITH_CAN_BE_LEFT_OPEN = sys.version_info >= (3, 14)
 """Whether Python can skip the end of a `with` if a signal handler raises at its beginning (python/cpython#148874)."""
-_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+_locks: dict[int, weakref.ref[threading.RLock]] = {}
+"""By address, which another lock takes over. Not a WeakSet: it runs Python code for each lock that goes."""
 
 
 def new_lock() -> threading.RLock:
     """A lock that calling threads hold by `with`. Reentrant: a signal handler may run inside such a `with`."""
     lock = threading.RLock()
     if WITH_CAN_BE_LEFT_OPEN:
-        _locks.add(lock)
+        _locks[id(lock)] = weakref.ref(lock)
     return lock
 
 
 def free_left_locks() -> None:
     """Free what a skipped end of a `with` has left locked. An exception has just ended a call of this thread."""
     if _locks and running_call() is None:
-        for lock in list(_locks):
-            while is_inside(lock):
+        for found in list(_locks.values()):
+            lock = found()
+            while lock is not None and is_inside(lock):
                 lock.release()
 
 

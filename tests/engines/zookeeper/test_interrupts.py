@@ -63,6 +63,7 @@ def test_no_interrupt_of_a_caller_stops_the_thread_that_answers_it() -> None:
     pytest.fail("it never ended")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("flag", ["_stopped", "_live", "_writer_stopped"])
 @pytest.mark.parametrize("act", ["set", "clear"])
 def test_no_interrupt_of_a_caller_stops_the_thread_that_shares_a_flag_of_kazoo(flag: str, act: str) -> None:
