@@ -69,7 +69,8 @@ class BarrierFront:
                 if not given_back:
                     raise still_there(self.client)
                 if until is not None and io.now() >= until:
-                    # Others may have counted this party after its last look. Its place is given back: nobody does now.
+                    # Another party may have counted this one after its last look. Its claim is released now, so
+                    # this look is final. A process that was paused past its wait gets time for it, too.
                     with unknown_from_here():
                         generation = counted((await self.cell.get(max(by, io.now() + GRACE / 2)))[0], claims)
                     if generation is not None:
