@@ -24,7 +24,10 @@ class Enterable(Protocol):
         """Where the scopes of its client are kept."""
 
     def _leave(self, scope: Scope, error: BaseException | None) -> Any:
-        """Give back what this scope has entered; what was entered last, if that is not known. May be to be awaited."""
+        """Give back what this scope has entered; what was entered last, if that is not known.
+
+        In the asyncio API the result has to be awaited.
+        """
 
 
 class _Looked(threading.local):
@@ -58,7 +61,7 @@ class WithExit:
         scope = Scope()
         # A partial: its frame would keep a bound method alive for as long as a traceback is kept.
         found = partial(_leave_scope, entered, scope)
-        _look_up(entered, scope, found)
+        _note_looked_up(entered, scope, found)
         return found
 
 
@@ -76,11 +79,11 @@ class WithAwaitedExit:
             return _leave_last_awaited
         scope = Scope()
         found = partial(_begin_to_leave, entered, scope)
-        _look_up(entered, scope, found)
+        _note_looked_up(entered, scope, found)
         return found
 
 
-def _look_up(entered: Enterable, scope: Scope, found: Callable[..., Any]) -> None:
+def _note_looked_up(entered: Enterable, scope: Scope, found: Callable[..., Any]) -> None:
     scope.exit = weakref.ref(found)
     _looked.scope, _looked.of = scope, entered
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from holdfast.engines.postgres.address import PostgresAddress
-from holdfast.engines.postgres.wire import SqlError, Waiting, Wire, WireLost, dial
+from holdfast.engines.postgres.wire import SocketWaiter, SqlError, Wire, WireLost, dial
 from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
 
@@ -24,7 +24,7 @@ AGAIN_PATIENCE = 1.0
 
 
 async def shares_servers(
-    address: PostgresAddress, wire: Wire, sockets: Waiting, until: float, again: bool = False
+    address: PostgresAddress, wire: Wire, sockets: SocketWaiter, until: float, again: bool = False
 ) -> bool:
     """Whether another client's transaction can take this client's server connection away.
 
@@ -56,7 +56,7 @@ async def shares_servers(
 
 
 async def refuse_transaction_pooling(
-    address: PostgresAddress, wire: Wire, sockets: Waiting, until: float, again: bool = False
+    address: PostgresAddress, wire: Wire, sockets: SocketWaiter, until: float, again: bool = False
 ) -> None:
     """Raise if the proxy between us and the server does not keep us on one server connection."""
     if await shares_servers(address, wire, sockets, until, again):

@@ -1,4 +1,4 @@
-"""Waiting for a socket, and taking turns on connections: for threads, and for tasks of a loop."""
+"""SocketWaiter for a socket, and taking turns on connections: for threads, and for tasks of a loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from holdfast.engines.postgres.wire import WRITE, Waiting, Wire
+from holdfast.engines.postgres.wire import WRITE, SocketWaiter, Wire
 from holdfast.runtime import clock
 from holdfast.runtime.asyncio import AGAIN
 from holdfast.runtime.call_pool import CallPool, PoolItem
@@ -40,7 +40,7 @@ class Pool(Protocol):
         """Take the wires out of all that is not lent."""
 
 
-class Sockets(Waiting, Protocol):
+class Sockets(SocketWaiter, Protocol):
     """What a connection needs of a runtime."""
 
     async def pause(self, seconds: float) -> None: ...

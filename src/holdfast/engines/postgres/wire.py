@@ -25,7 +25,7 @@ from holdfast.runtime.calls import new_lock
 READ, WRITE = 1, 2
 
 
-class Waiting(Protocol):
+class SocketWaiter(Protocol):
     """How a wire waits for its socket."""
 
     async def ready(self, descriptor: int, event: int, until: float) -> bool:
@@ -115,7 +115,7 @@ def literal(value: Any) -> str:
 class Wire:
     """A connection. One request at a time; broken for good after a loss."""
 
-    def __init__(self, connection: pq.abc.PGconn, sockets: Waiting, place: int) -> None:
+    def __init__(self, connection: pq.abc.PGconn, sockets: SocketWaiter, place: int) -> None:
         self.connection, self.sockets = connection, sockets
         self.descriptor = connection.socket
         """Of its socket, as long as it is alive; of none, or another one, after that."""
@@ -335,7 +335,7 @@ def _refusal(connection: pq.abc.PGconn, conninfo: str) -> str:
     return said.replace(f'"{user}"', '"…"') if user else said
 
 
-async def dial(conninfo: str, place: int, sockets: Waiting, until: float) -> Wire:
+async def dial(conninfo: str, place: int, sockets: SocketWaiter, until: float) -> Wire:
     """Open a connection; WireLost if that fails or takes too long."""
     try:
         connection = pq.PGconn.connect_start(conninfo.encode())
