@@ -182,10 +182,12 @@ def test_a_violation_is_excused_only_by_what_had_struck_before_it() -> None:
 def test_tokens_are_not_blamed_for_grants_whose_order_only_exclusion_could_tell() -> None:
     divided = Fault("partition", "redis-1", 0.5, 9.0)
     late = [held("a", 2, 2.1, 5), held("b", 4, 5, 4, asked=1.5)]
+    same = [held("a", 2, 3, 5), held("b", 2.5, 4, 5, asked=1.5)]
     after = [held("a", 2, 2.1, 5), held("b", 4, 5, 4, asked=3)]
 
-    assert state([ran(*late)], "tokens") == ("broken", True)
-    assert state([ran(divided, *late, promised=redis.GUARANTEES)], "tokens") == ("kept", True)
+    for together in (late, same):
+        assert state([ran(*together)], "tokens") == ("broken", True)
+        assert state([ran(divided, *together, promised=redis.GUARANTEES)], "tokens") == ("kept", True)
     assert state([ran(divided, *after, promised=redis.GUARANTEES)], "tokens") == ("broken", True)
 
 

@@ -3,8 +3,9 @@
 Which of two was granted first is told by the order in which their acquires were answered: if
 exclusion holds, the second could be granted only after the first had ended. A grant that was over
 before its answer was read is left out. Where both were held together, which is for the checker of
-exclusion, their answers tell nothing, unless the second asked after the first had its answer. What
-was not answered has no token that anybody could have used.
+exclusion, their answers tell nothing, unless the second asked after the first had its answer: two
+nodes that have lost sight of each other may even count to the same number. What was not answered
+has no token that anybody could have used.
 """
 
 from __future__ import annotations
@@ -84,6 +85,5 @@ def _told(history: History, first: Call, second: Call, over: Mapping[str, Hold])
     faults = around(history, (first.process, second.process), first.start, end)
     ended = over[first.id].ended_by if first.id in over else None
     # Who asked after the first was answered came after it, whatever else is true.
-    plain = second.token == first.token or (first.end or 0.0) < second.start
-    given = "" if plain else exclusion.CLAIM
+    given = "" if (first.end or 0.0) < second.start else exclusion.CLAIM
     return violation(CLAIM, summary, [first, second, ended, *faults], end, given)
