@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import logging
 import random
 import socket
 import ssl
@@ -15,10 +17,12 @@ from ipaddress import ip_address
 from types import coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import EngineFailure, HoldfastError
 from holdfast.runtime import clock
 from holdfast.runtime.io import Event, Signal
 from holdfast.runtime.task import LoopTask
+
+log = logging.getLogger("holdfast")
 
 T = TypeVar("T")
 
@@ -39,6 +43,28 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object
     except RuntimeError:
         if not loop.is_closed():
             raise
+
+
+def run_in_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], address: str, until: float) -> T:
+    """Run a coroutine in the loop of another thread, and wait for it in this thread. EngineFailure if it does not end.
+
+    A signal handler may raise anything in that thread. It must not come out in this one, which would end a keeper.
+    """
+    try:
+        under_way = asyncio.run_coroutine_threadsafe(work, loop)
+    except RuntimeError as error:
+        work.close()
+        raise EngineFailure(address, "the event loop is closed", "not done") from error
+    try:
+        return under_way.result(max(0.0, until - clock.now()))
+    except EngineFailure:
+        raise
+    except (TimeoutError, concurrent.futures.CancelledError) as error:
+        under_way.cancel()
+        raise EngineFailure(address, "the event loop did not answer in time", "unknown") from error
+    except BaseException as error:
+        log.warning("%s: a request in the event loop was ended by an error", address, exc_info=error)
+        raise EngineFailure(address, f"the request was ended in the event loop: {error!r}", "unknown") from error
 
 
 async def in_own_thread(loop: asyncio.AbstractEventLoop, work: Callable[[], T]) -> T:

@@ -148,3 +148,23 @@ def test_nothing_is_done_in_another_server_process_than_the_clients_own(
             eventually(lambda: not pools_transactions(proxy))
             for grant in grants:
                 eventually(lambda grant=grant: is_over(grant))  # type: ignore[misc]
+
+
+def test_a_client_closes_after_the_proxy_has_pooled_transactions_for_a_while(
+    server: PostgresServer, schema: str
+) -> None:
+    """Its connections lead to other server processes by then: the first statement on each of them is refused."""
+    with PgBouncerServer(server, "session") as proxy, ExitStack() as stack:
+        clients = [holdfast.connect(f"{proxy.url}?schema={schema}", ttl=60) for _ in range(2)]
+        for number, locks in enumerate(clients):
+            locks.lock(f"k{number}").acquire(wait=5.0).release()
+        proxy.change_mode("transaction")
+        eventually(lambda: pools_transactions(proxy))
+        for number, locks in enumerate(clients):
+            locks.lock(f"k{number}").acquire(wait=5.0).release()
+        # Their server processes are the pool's now, which gives each of them to another client.
+        for _ in range(8):
+            process_of(stack.enter_context(psycopg.connect(proxy.url)))
+        proxy.change_mode("session")
+        for locks in clients:
+            locks.close()

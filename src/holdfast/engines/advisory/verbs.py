@@ -17,6 +17,7 @@ from holdfast.engines.postgres.wire import SqlError, Wire, WireLost
 from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, Place, Refused
 from holdfast.runtime import clock
+from holdfast.runtime.asyncio import run_in_loop
 from holdfast.runtime.io import Io, Signal
 
 GRACE = 0.5
@@ -343,11 +344,7 @@ class AdvisoryVerbs(InspectingVerbs):
         home: AdvisoryVerbs = taken.bound.home
         if home.loop is None:
             return await home._give(taken, until)
-        try:
-            done = asyncio.run_coroutine_threadsafe(home._give(taken, until), home.loop)
-            return done.result(max(0.0, until - clock.now()))
-        except (TimeoutError, RuntimeError) as error:
-            raise lost(self.address, "the event loop did not answer in time", committing=True) from error
+        return run_in_loop(home.loop, home._give(taken, until), self.address, until)
 
     async def _interrupt(self, pending: Taken, until: float) -> None:
         """Make the server give up waiting. It may have been granted at the last moment."""

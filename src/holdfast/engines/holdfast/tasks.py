@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import select
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,9 +17,8 @@ from holdfast.engines.holdfast.port import Carry, Port
 from holdfast.engines.resp.joint import Joint
 from holdfast.engines.resp.tasks import Stream
 from holdfast.engines.resp.wire import Address, Lost
-from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import connect
+from holdfast.runtime.asyncio import connect, run_in_loop
 from holdfast.runtime.task_turns import TaskTurns
 
 HUNG_UP = getattr(select, "POLLRDHUP", 0)
@@ -99,17 +97,7 @@ def from_elsewhere(port: Port, loop: asyncio.AbstractEventLoop) -> Carry:
     """What sends a command by a loop's port, from a thread that may block."""
 
     async def carry(command: Command, until: float) -> Any:
-        work = port.call(command, until)
-        try:
-            under_way = asyncio.run_coroutine_threadsafe(work, loop)
-        except RuntimeError as error:
-            work.close()
-            raise EngineFailure(port.desk.address, "the event loop is closed", "not done") from error
-        try:
-            return under_way.result(max(0.0, until - clock.now()))
-        except (TimeoutError, concurrent.futures.CancelledError) as error:
-            under_way.cancel()
-            raise EngineFailure(port.desk.address, "the event loop does not turn", "unknown") from error
+        return run_in_loop(loop, port.call(command, until), port.desk.address, until)
 
     return carry
 

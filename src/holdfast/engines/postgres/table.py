@@ -21,7 +21,7 @@ from holdfast.engines.postgres.ledger import Ledger
 from holdfast.engines.postgres.schema import WAIT_LOCK, lock_class
 from holdfast.engines.postgres.step import SWEEP_AGAIN, Attempt, Message, NeedBuckets, planned_buckets
 from holdfast.engines.postgres.trouble import AGAIN, lost, unavailable
-from holdfast.engines.postgres.wire import SqlError, Wire, WireLost
+from holdfast.engines.postgres.wire import MOVED, SqlError, Wire, WireLost
 from holdfast.errors import EngineFailure
 from holdfast.model import Claim, Gone, Granted, Place
 from holdfast.runtime import clock
@@ -436,7 +436,12 @@ class PostgresTable:
                         await self.give_back(wire, until)
                 return
             except SqlError as error:
-                if error.state not in AGAIN or clock.now() >= until:
+                if error.state == MOVED and not fresh:
+                    # A proxy that pools transactions refuses the next connection too. One that did so only for a while
+                    # has left connections that lead to other server processes.
+                    self.connections.drop_idle()
+                    fresh = True
+                elif error.state not in AGAIN or clock.now() >= until:
                     raise unavailable(self.address, error) from error
             except WireLost as error:
                 if fresh or error.late:
