@@ -104,7 +104,7 @@ ENGINES = {
     # What other processes hold is not seen in memory.
     "memory": Engine(in_memory, {"held": 0, "sessions": 0}),
     "sqlite": Engine(in_a_file),
-    "redis": Engine(one(RedisServer), NO_DEADLOCKS),
+    "redis": Engine(one(RedisServer)),
     "redlock": Engine(redlock, {"ring": 0, "sessions": 1_000}),
     "postgresql": Engine(one(postgres), {"sessions": 100}),
     # A lock takes a connection, and there are no heartbeats.

@@ -108,21 +108,25 @@ async def connect(job: Job, ttl: float = LONG_TTL) -> aio.Client:
     return await aio.connect(job.url, ttl=ttl, namespace=job.namespace)
 
 
+async def pair(client: aio.Client, name: str) -> None:
+    """Acquire and release."""
+    grant = await client.lock(name).acquire()
+    await grant.release()
+
+
 async def pairs(job: Job, client: aio.Client) -> Point:
     """Acquire and release, each caller its own name."""
     done = 0
 
     async def call(number: int) -> None:
         nonlocal done
-        lock = client.lock(f"pair-{number}")
         while time.perf_counter() < until:
-            grant = await lock.acquire()
-            await grant.release()
+            await pair(client, f"pair-{number}")
             done += 1
 
-    # The first pair of a client prepares scripts, statements and connections.
-    until = 0.0
-    await hold(client, "warm", CALLERS)
+    # The first pair of a client prepares scripts, statements and connections. All names are free again after it: this
+    # process ends without closing its client, and the next point's client must not wait for the end of its session.
+    await all_of([partial(pair, client, f"pair-{number}") for number in range(CALLERS)])
     until = time.perf_counter() + job.seconds
     meter = Meter(job.pids)
     await asyncio.gather(*(call(number) for number in range(CALLERS)))

@@ -230,6 +230,35 @@ async def test_hundreds_that_come_at_once_ask_together_and_leave_together(
         await (await waiters[0]).release()
 
 
+FAILS_AT_FIRST = """
+CREATE SEQUENCE {schema}.failures;
+CREATE FUNCTION {schema}.fail_at_first() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF nextval('{schema}.failures') <= 4 THEN RAISE EXCEPTION 'not now' USING ERRCODE = '40001'; END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER fail_at_first AFTER DELETE ON {schema}.claims EXECUTE FUNCTION {schema}.fail_at_first();
+"""
+
+
+async def test_those_that_leave_together_leave_one_by_one_if_their_request_fails(
+    connect: Connect, url: str, database: psycopg.Connection[Any], schema: str
+) -> None:
+    rival = connect()
+    held = rival.lock("k").acquire()
+    async with aio.connect(url) as locks:
+        # The first acquire of a client opens its session.
+        await (await locks.lock("other").acquire()).release()
+        database.execute(FAILS_AT_FIRST.format(schema=schema))
+        waiters = [asyncio.create_task(locks.lock("k").acquire(wait=0.5)) for _ in range(50)]
+        outcomes = await asyncio.gather(*waiters, return_exceptions=True)
+
+        assert [type(outcome) for outcome in outcomes] == 50 * [holdfast.NotAcquired]
+        assert database.execute(f"SELECT last_value > 4 FROM {schema}.failures").fetchone() == (True,)
+        assert not (await locks.inspect("k")).waiters
+        held.release()
+
+
 async def test_a_reader_behind_a_writer_that_leaves_is_granted_beside_the_reader_before_it(
     connect: Connect, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

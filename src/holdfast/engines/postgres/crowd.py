@@ -70,5 +70,6 @@ class Crowd:
 
     def take_leaving(self) -> list[Seat]:
         """Those that leave the queue now, in the order in which they came."""
-        seats, self.leaving = self.leaving[:MOST_LEAVING], self.leaving[MOST_LEAVING:]
-        return [seat for seat in seats if not seat.over]
+        waiting = [seat for seat in self.leaving if not seat.over]
+        self.leaving = waiting[MOST_LEAVING:]
+        return waiting[:MOST_LEAVING]

@@ -259,7 +259,8 @@ class PostgresTable:
             if not await crowd.exit_door.take(call.until):
                 raise lost(self.address, "others were leaving the queue", committing=False)
             try:
-                if seat.found is None:
+                # Was it asked with others, without an answer? Then it leaves by itself.
+                if not seat.asked:
                     await self._take_out(crowd.take_leaving(), call)
             finally:
                 crowd.exit_door.give()

@@ -32,7 +32,7 @@ local broken = call('HGET', P .. 'gone:' .. old[SESSION], source)
 if broken then
   return {'gone', broken}
 end
-for _, waiting in ipairs(waiting_of(owner)) do
+for _, waiting in ipairs(waits_of(session_of(owner))[owner] or {}) do
   local row = find(waiting[2], waiting[1])
   local newcomer = row and {id = waiting[1], lock = waiting[2], row = row, granted = false, owner = owner}
   local cycle = newcomer and search(newcomer, {id = source, owner = owner})

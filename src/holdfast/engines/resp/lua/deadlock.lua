@@ -2,7 +2,8 @@
 -- finish are the smallest set such that each waiting claim of theirs is served: a lock by earlier claims that belong to
 -- finishers, a permit by fewer than `limit` earlier ones that do not. Whoever is left waits for ever.
 
-local function load_line(lock, claims)
+-- The claims of one lock, added to `claims`, and to `found` as well.
+local function load_line(lock, claims, found)
   for _, part in ipairs({'lock:', 'wait:'}) do
     local fields = call('HGETALL', P .. part .. lock)
     for at = 1, #fields, 2 do
@@ -11,54 +12,57 @@ local function load_line(lock, claims)
         local row = unpack_row(fields[at + 1])
         if lives(row) then
           claims[id] = {id = id, lock = lock, row = row, granted = part == 'lock:', owner = row[OWNER]}
+          found[#found + 1] = claims[id]
         end
       end
     end
   end
 end
 
--- The claims in line of one owner, as {id, lock}. An owner's name begins with its session's id.
-local function waiting_of(owner)
-  local found = {}
-  local session = string.match(owner, '^([^/]*)/')
-  local fields = session and living(session) and call('HGETALL', P .. 'waits:' .. session) or {}
+-- An owner's name begins with its session's id.
+local function session_of(owner)
+  return string.match(owner, '^([^/]*)/') or ''
+end
+
+-- The claims in line of each owner of one session, as {id, lock}.
+local function waits_of(session)
+  local waits = {}
+  local fields = living(session) and call('HGETALL', P .. 'waits:' .. session) or {}
   for at = 1, #fields, 2 do
-    local whose, lock = string.match(fields[at + 1], '^([^\n]*)\n(.*)$')
-    if whose == owner then
-      found[#found + 1] = {fields[at], lock}
-    end
+    local owner, lock = string.match(fields[at + 1], '^([^\n]*)\n(.*)$')
+    waits[owner] = waits[owner] or {}
+    table.insert(waits[owner], {fields[at], lock})
   end
-  return found
+  return waits
 end
 
 -- Everything that the newcomer could wait for, however far away. `given` supposes a grant to be another owner's already.
+-- Each lock, owner and session is read once: a ring of many owners costs no more than its links.
 local function gather(newcomer, given)
-  local claims, lines, owners = {[newcomer.id] = newcomer}, {}, {}
-  local frontier = {newcomer.lock}
+  local claims, lines, owners, sessions = {[newcomer.id] = newcomer}, {[newcomer.lock] = true}, {}, {}
+  local frontier, found = {newcomer.lock}, {newcomer}
   while #frontier > 0 do
     for _, lock in ipairs(frontier) do
-      lines[lock] = true
-      load_line(lock, claims)
-    end
-    if given and claims[given.id] then
-      claims[given.id].owner = given.owner
+      load_line(lock, claims, found)
     end
     frontier = {}
-    local new_owners = {}
-    for _, claim in pairs(claims) do
+    for _, claim in ipairs(found) do
+      if given and claim.id == given.id then
+        claim.owner = given.owner
+      end
       if not owners[claim.owner] then
         owners[claim.owner] = true
-        new_owners[#new_owners + 1] = claim.owner
-      end
-    end
-    for _, owner in ipairs(new_owners) do
-      for _, found in ipairs(waiting_of(owner)) do
-        if not lines[found[2]] then
-          lines[found[2]] = true
-          frontier[#frontier + 1] = found[2]
+        local session = session_of(claim.owner)
+        sessions[session] = sessions[session] or waits_of(session)
+        for _, waiting in ipairs(sessions[session][claim.owner] or {}) do
+          if not lines[waiting[2]] then
+            lines[waiting[2]] = true
+            frontier[#frontier + 1] = waiting[2]
+          end
         end
       end
     end
+    found = {}
   end
   local ordered = {}
   for _, claim in pairs(claims) do
@@ -113,8 +117,9 @@ local function finishers(ordered)
   return finished
 end
 
+-- Two claims on the same lock.
 local function blocks(other, claim)
-  return other.lock == claim.lock and other.row[ORDER] < claim.row[ORDER]
+  return other.row[ORDER] < claim.row[ORDER]
     and (claim.row[LIMIT] > 0 or claim.row[MODE] == 'x' or other.row[MODE] == 'x')
 end
 
@@ -142,7 +147,8 @@ local function search(newcomer, given)
   local stuck, waits = {}, {}
   for _, claim in ipairs(ordered) do
     if not finished[claim.owner] then
-      stuck[#stuck + 1] = claim
+      stuck[claim.lock] = stuck[claim.lock] or {}
+      table.insert(stuck[claim.lock], claim)
       if not claim.granted then
         waits[claim.owner] = waits[claim.owner] or {}
         table.insert(waits[claim.owner], claim)
@@ -152,7 +158,7 @@ local function search(newcomer, given)
   local came_from, seen, line, at = {}, {[newcomer.id] = true}, {newcomer}, 1
   while line[at] do
     local claim = line[at]
-    for _, other in ipairs(stuck) do
+    for _, other in ipairs(stuck[claim.lock] or {}) do
       if blocks(other, claim) then
         if other.owner == newcomer.owner then
           local path = {claim}
