@@ -130,6 +130,10 @@ class EngineFailure(EngineUnavailable):
     runtime gives its callers the public error instead, so no handler can raise this one.
     """
 
+    def __init_subclass__(cls) -> None:
+        # A caller in a task gets an engine's own kind as it is too.
+        cls.__name__ = cls.__qualname__ = EngineUnavailable.__name__
+
     def __reduce__(self) -> tuple[object, ...]:
         return _made_again, (EngineUnavailable, self.args, self.__dict__)
 

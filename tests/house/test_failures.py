@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.engines.etcd.wire import Crowded, Full
+from holdfast.engines.postgres.connections import ConnectionsBusy
+from holdfast.engines.zookeeper.asking import Dropped, Late
+from holdfast.errors import EngineFailure
+
 SOURCE = Path(__file__).parents[2] / "src" / "holdfast"
 FILES = sorted([*(SOURCE / "engines").rglob("*.py"), *(SOURCE / "locks").rglob("*.py")])
 
@@ -55,3 +60,8 @@ def test_what_a_recipe_finds_out_it_never_catches(error: str) -> None:
     ]
 
     assert caught == []
+
+
+@pytest.mark.parametrize("kind", [EngineFailure, Crowded, Full, Dropped, Late, ConnectionsBusy], ids=str)
+def test_a_caller_reads_the_documented_name_of_every_failure(kind: type[EngineFailure]) -> None:
+    assert (kind.__name__, kind.__qualname__) == ("EngineUnavailable", "EngineUnavailable")
