@@ -26,9 +26,6 @@ log = logging.getLogger("holdfast")
 
 T = TypeVar("T")
 
-_EMPTY = Context()
-"""What a timer's callback runs in. A copy of the task's context for each timer would be garbage to be collected."""
-
 AGAIN = 0.1
 """After how many seconds a timer comes again, should the first one have been interrupted."""
 
@@ -303,11 +300,7 @@ class AsyncioSignal:
             return True
         # Two: a signal handler may raise in the first one before it has woken the task.
         limit = max(0.0, seconds or 0.0)
-        timers = (
-            []
-            if seconds is None
-            else [self._loop.call_later(limit + more, self._wake, context=_EMPTY) for more in (0.0, AGAIN)]
-        )
+        timers = [] if seconds is None else [self._loop.call_later(limit + more, self._wake) for more in (0.0, AGAIN)]
         try:
             await self._waiter
         finally:

@@ -4,8 +4,8 @@ Which of two was granted first is told by the order in which their acquires were
 exclusion holds, the second could be granted only after the first had ended. A grant that was over
 before its answer was read is left out. Where both were held together, which is for the checker of
 exclusion, their answers tell nothing, unless the second asked after the first had its answer: two
-nodes that have lost sight of each other may even count to the same number. What was not answered
-has no token that anybody could have used.
+servers that cannot reach each other can even give out equal tokens. What was not answered has no
+token that anybody could have used.
 """
 
 from __future__ import annotations
