@@ -14,6 +14,8 @@ import pytest
 from holdfast.verify.client import Config
 from holdfast.verify.crew import Crew, Member
 from holdfast.verify.faults.fault import Scene
+from holdfast.verify.faults.partition import Partition
+from holdfast.verify.network import Network
 from holdfast.verify.servers.process import Server
 from holdfast.verify.target import Target
 
@@ -42,6 +44,43 @@ def test_a_victim_that_leads_is_known_to_lead_however_it_was_chosen(seed: int, t
         server, leads = Scene(target, cast(Crew, None), 1.0, random.Random(seed)).server()
 
         assert leads == (server is target.servers[1])
+    finally:
+        for each in target.servers:
+            each.close()
+
+
+class Apart(Target):
+    """Three servers that do not know each other, and of which none leads."""
+
+    name = "apart"
+    talks = False
+
+
+class NoWires:
+    """What cuts servers off, and does nothing."""
+
+    def cut_off(self, side: list[Server], *, from_clients: bool) -> None:
+        """Nothing is cut."""
+
+    def heal(self) -> None:
+        """Nothing was cut."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "network", "clients_only"), [(Led, True, False), (Led, False, True), (Apart, True, True)]
+)
+def test_a_partition_that_cuts_off_only_clients_is_known_to_divide_no_servers(
+    kind: type[Target], network: bool, clients_only: bool, tmp_path: Path
+) -> None:
+    """It cannot leave two primaries, so it excuses no equal token."""
+    target = kind(tmp_path)
+    target.servers = [Idle() for _ in range(3)]
+    target.network = cast(Network, NoWires()) if network else None
+    try:
+        strike = Partition().begin(Scene(target, cast(Crew, Sleepers()), 1.0, random.Random(7)))
+
+        assert strike is not None
+        assert strike.details.get("clients_only", False) == clients_only
     finally:
         for each in target.servers:
             each.close()

@@ -182,13 +182,69 @@ def test_a_violation_is_excused_only_by_what_had_struck_before_it() -> None:
 def test_tokens_are_not_blamed_for_grants_whose_order_only_exclusion_could_tell() -> None:
     divided = Fault("partition", "redis-1", 0.5, 9.0)
     late = [held("a", 2, 2.1, 5), held("b", 4, 5, 4, asked=1.5)]
-    same = [held("a", 2, 3, 5), held("b", 2.5, 4, 5, asked=1.5)]
     after = [held("a", 2, 2.1, 5), held("b", 4, 5, 4, asked=3)]
 
-    for together in (late, same):
-        assert state([ran(*together)], "tokens") == ("broken", True)
-        assert state([ran(divided, *together, promised=redis.GUARANTEES)], "tokens") == ("kept", True)
+    assert state([ran(*late)], "tokens") == ("broken", True)
+    assert state([ran(divided, *late, promised=redis.GUARANTEES)], "tokens") == ("kept", True)
     assert state([ran(divided, *after, promised=redis.GUARANTEES)], "tokens") == ("broken", True)
+
+
+DIVIDED = Fault("partition", "redis-1", 0.5, 9.0, {"fault": "partition"})
+OUSTED = Fault("pause", "redis-1", 1.5, 1.9, {"fault": "pause-server", "leader": True})
+SAME_TOKEN: list[Record | list[Call]] = [held("a", 2, 3, 5), held("b", 2.5, 4, 5, asked=1.5)]
+
+
+@pytest.mark.parametrize("fault", [DIVIDED, OUSTED], ids=lambda fault: fault.what)
+def test_an_equal_token_of_two_primaries_is_reported_and_excused(fault: Fault) -> None:
+    verdict = judge([ran(fault, *SAME_TOKEN, wrote("c", 6, 7, "x", token=9), promised=redis.GUARANTEES)])
+    row = next(row for row in verdict.rows if row.claim == "tokens")
+
+    assert (row.word, row.promised, verdict.exit_code) == ("broken, as it may be", False, 0)
+    assert "there may be two primaries" in row.why
+    assert f"'tokens' is not promised here ({row.why}), and was seen broken once." in verdict.paragraph()
+
+
+ONE_COUNTER: dict[str, tuple[Guarantees, list[Record]]] = {
+    "nothing has struck": (redis.GUARANTEES, []),
+    "one server was killed, and is not durable": (redis.GUARANTEES, [SERVER_DIED]),
+    "one server was paused": (redis.GUARANTEES, [Fault("pause", "redis-1", 1.5, 1.6, {"fault": "pause-server"})]),
+    "a client was cut off": (redis.GUARANTEES, [Fault("cut", "a", 1.5, 1.6)]),
+    "a partition between clients and servers that do not know each other": (
+        redlock.GUARANTEES,
+        [Fault("partition", "redis-1", 0.5, 9.0, {"fault": "partition", "clients_only": True})],
+    ),
+    "an engine with consensus was divided": (STRONG, [DIVIDED, OUSTED]),
+    "it was divided later": (redis.GUARANTEES, [Fault("partition", "redis-1", 8.0, 9.0)]),
+}
+
+
+@pytest.mark.parametrize("name", ONE_COUNTER)
+def test_an_equal_token_is_a_broken_promise_where_there_is_one_primary(name: str) -> None:
+    promised, faults = ONE_COUNTER[name]
+    verdict = judge([ran(*faults, *SAME_TOKEN, promised=promised)])
+    row = next(row for row in verdict.rows if row.claim == "tokens")
+
+    assert (row.state, row.promised, verdict.exit_code) == ("broken", True, 1)
+
+
+def test_two_primaries_excuse_no_equal_token_of_requests_that_followed_each_other() -> None:
+    later = [held("a", 2, 5, 5), held("b", 4, 6, 5, asked=3)]
+
+    assert state([ran(DIVIDED, *later, promised=redis.GUARANTEES)], "tokens") == ("broken", True)
+
+
+def test_an_update_lost_to_an_equal_token_of_two_primaries_is_excused_and_no_other() -> None:
+    def lost(token: int) -> list[Record | list[Call]]:
+        first, second = held("a", 2, 3.5, 5, claim="x"), held("b", 2.5, 5, token, claim="y", asked=1.5)
+        written = [
+            wrote("a", 3, 3.1, "from a", token=5, claim="x"),
+            wrote("b", 4, 4.1, "from b", token=token, claim="y"),
+        ]
+        return [first, second, *written, saw("c", 7, 8, "from b")]
+
+    assert state([ran(DIVIDED, *lost(5), promised=redis.GUARANTEES)], "updates") == ("broken", False)
+    assert state([ran(SERVER_DIED, *lost(5), promised=redis.GUARANTEES)], "updates") == ("broken", True)
+    assert state([ran(DIVIDED, *lost(6), promised=redis.GUARANTEES)], "updates") == ("broken", True)
 
 
 def test_what_held_although_it_need_not_speaks_for_the_guarantee() -> None:

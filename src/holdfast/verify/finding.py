@@ -26,6 +26,8 @@ class Violation:
     """The moment at which it was broken."""
     given: str = ""
     """The claim that the proof rests on: where that one may be broken, this shows nothing."""
+    equal_tokens: bool = False
+    """Whether two conflicting grants had the same token: two primaries that both grant can cause it."""
 
     @property
     def weight(self) -> tuple[int, float]:
@@ -69,10 +71,18 @@ def found(
     return Finding(claim, "kept", checked) if checked else Finding(claim, "not tested", why=why)
 
 
-def violation(claim: str, summary: str, records: Iterable[Record | None], at: float, given: str = "") -> Violation:
+def violation(
+    claim: str,
+    summary: str,
+    records: Iterable[Record | None],
+    at: float,
+    given: str = "",
+    *,
+    equal_tokens: bool = False,
+) -> Violation:
     """A violation, its records sorted and each told once."""
     known: dict[int, Record] = {id(record): record for record in records if record is not None}
-    return Violation(claim, summary, tuple(sorted(known.values(), key=_start)), at, given)
+    return Violation(claim, summary, tuple(sorted(known.values(), key=_start)), at, given, equal_tokens)
 
 
 def around(history: History, processes: Iterable[str], start: float, end: float) -> list[Fault]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.verify.checkers import cells, exclusion, fence, leaks, order, progress, released, tokens, updates
@@ -71,6 +71,21 @@ def fenced(guarantees: Facts, struck: Set[str]) -> str:
     if SERVER_CLOCK & struck and guarantees.get("fencing") != "strict":
         return "tokens rest on the server's clock, which was moved"
     return ""
+
+
+def counted_twice(history: History, before: float) -> str:
+    """Why two primaries may have counted tokens at the same time up to a moment; empty if they cannot have.
+
+    A server that was killed, and forgot its tokens, is no second primary. Nor are servers that do not
+    know each other: a partition that cuts off clients alone makes none of them a primary.
+    """
+    if history.run.guarantees.get("consensus"):
+        return ""
+    faults = tuple(fault for fault in history.faults if not fault.details.get("clients_only"))
+    dividing = sorted(struck(replace(history, faults=faults), before) & DIVIDING)
+    if not dividing:
+        return ""
+    return f"after {', '.join(dividing)} there may be two primaries, and each counts tokens by itself"
 
 
 def never(guarantees: Facts, struck: Set[str]) -> str:

@@ -15,7 +15,7 @@ from holdfast.verify.checkers import updates
 from holdfast.verify.declared import Declared, compare
 from holdfast.verify.finding import Finding, State, Violation, found, story
 from holdfast.verify.history import History, Run
-from holdfast.verify.promises import CLAIMS, Claim, struck
+from holdfast.verify.promises import CLAIMS, Claim, counted_twice, struck
 
 Result = Literal["kept", "broken", "not decided", "not tested", "verifier broken"]
 
@@ -218,11 +218,14 @@ def _weighed(claim: Claim, finding: Finding, history: History) -> _Weighed:
     finding = _without_the_unproved(finding, history)
     if not finding.violations:
         return _Weighed(finding, history, claim.doubt(guarantees, struck(history)))
-    every = [
-        _Weighed(finding, history, claim.doubt(guarantees, struck(history, each.at)), each)
-        for each in finding.violations
-    ]
+    every = [_Weighed(finding, history, _excuse(claim, each, history), each) for each in finding.violations]
     return min(every, key=lambda each: each.rank)
+
+
+def _excuse(claim: Claim, broken: Violation, history: History) -> str:
+    """Why this violation is not one of a promise; empty if it is."""
+    doubt = claim.doubt(history.run.guarantees, struck(history, broken.at))
+    return doubt or (counted_twice(history, broken.at) if broken.equal_tokens else "")
 
 
 def _without_the_unproved(finding: Finding, history: History) -> Finding:

@@ -3,9 +3,11 @@
 Which of two was granted first is told by the order in which their acquires were answered: if
 exclusion holds, the second could be granted only after the first had ended. A grant that was over
 before its answer was read is left out. Where both were held together, which is for the checker of
-exclusion, their answers tell nothing, unless the second asked after the first had its answer: two
-servers that cannot reach each other can even give out equal tokens. What was not answered has no
-token that anybody could have used.
+exclusion, their answers tell nothing, unless the second asked after the first had its answer. What
+was not answered has no token that anybody could have used.
+
+Two equal tokens are wrong in either order. Two primaries that both grant can cause them, but only
+for requests that overlap in time: each reads the clock while it answers.
 """
 
 from __future__ import annotations
@@ -85,5 +87,7 @@ def _told(history: History, first: Call, second: Call, over: Mapping[str, Hold])
     faults = around(history, (first.process, second.process), first.start, end)
     ended = over[first.id].ended_by if first.id in over else None
     # Who asked after the first was answered came after it, whatever else is true.
-    given = "" if (first.end or 0.0) < second.start else exclusion.CLAIM
-    return violation(CLAIM, summary, [first, second, ended, *faults], end, given)
+    overlap = second.start <= (first.end or 0.0)
+    equal = second.token == first.token
+    given = exclusion.CLAIM if overlap and not equal else ""
+    return violation(CLAIM, summary, [first, second, ended, *faults], end, given, equal_tokens=overlap and equal)

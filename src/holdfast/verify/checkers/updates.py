@@ -96,4 +96,6 @@ def _missing(history: History, claim: str, element: str, witness: Call, read: Ca
         else f"update {element}, seen by {witness.process},"
     )
     summary = f"the {who} to {read.name!r} is lost{by}"
-    return violation(claim, summary, [*records, *grants, *around(history, processes, begun, since)], read.start)
+    equal = over is not None and over.claim != witness.claim and over.token is not None and over.token == witness.token
+    faults = around(history, processes, begun, since)
+    return violation(claim, summary, [*records, *grants, *faults], read.start, equal_tokens=equal)

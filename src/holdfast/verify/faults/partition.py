@@ -37,6 +37,8 @@ class Partition(Fault):
         numbers = [target.servers.index(server) + 1 for server in side]
         victim = ", ".join(f"{server.name}-{number}" for server, number in zip(side, numbers, strict=True))
         details = {"leader": True} if leader is not None else {}
+        if target.network is None or not target.talks:
+            details["clients_only"] = True
         return Strike(victim, self._cut(scene, side), [self], details)
 
     def _cut(self, scene: Scene, side: Sequence[Server]) -> Undo:
