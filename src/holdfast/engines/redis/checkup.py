@@ -196,7 +196,8 @@ def check_replicas(look: Look) -> Finding:
             "replicas", "warning", f"{replicas}, min-replicas-to-write 0",
             "Replication is asynchronous: a failover forgets locks that no replica had heard of, and a primary that is "
             "cut off goes on granting.",
-            "min-replicas-to-write 1 and min-replicas-max-lag 10 bound how long that lasts; a fence makes it harmless",
+            "min-replicas-to-write 1 and min-replicas-max-lag 10 bound how long that lasts; a fence tells the holders "
+            "apart, unless two primaries gave them equal tokens",
         )  # fmt: skip
     return Finding(
         "replicas", "good", f"{replicas}, min-replicas-to-write {needed}",

@@ -37,7 +37,7 @@ GUARANTEES = Guarantees(
     modes=frozenset({"exclusive", "shared", "semaphore"}),
     events=frozenset({"granted", "queued", "released", "expired", "broken", "deadlock"}),
     lost_node="What Redis had not written or replicated is lost with it: a lock may be given twice, each time with a "
-    "higher token as long as the server's clock is not behind.",
+    "higher token as long as the server's clock is not behind and no two primaries grant at the same time.",
     summary="Efficiency, not correctness, unless fenced: exclusion rests on one Redis, its wall clock and its "
     "persistence.",
 )
