@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from types import FrameType
 from typing import Any
 
@@ -186,6 +186,32 @@ async def strike_everywhere(operation: Operation, connect: Callable[[], Awaitabl
             assert grant.valid
         await client.close()
     await rival.close()
+
+
+async def stacks(locks: aio.Client, name: str) -> None:
+    """An `AsyncExitStack` enters. Python's own code keeps the exit, so only the entry is struck."""
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(locks.lock(names(name)[0], wait=WAIT))
+        finally:
+            sys.setprofile(None)
+
+
+def test_an_exception_at_any_moment_of_an_entry_by_a_stack_leaves_nothing_held() -> None:
+    async def strike() -> None:
+        url = "memory://stacks"
+        async with aio.connect(url) as locks, aio.connect(url) as rival, locks.lock("before") as before:
+            moments = (await struck(stacks(locks, "warm"), None)).seen
+            assert moments > SAMPLE
+            where = {str(at): (await struck(stacks(locks, str(at)), at)).where for at in range(moments)}
+            until = time.monotonic() + before.remaining
+            while still := where.keys() & await left(rival, [*where]):
+                assert time.monotonic() < until, f"left: {[(name, where[name]) for name in still]}"
+                await asyncio.sleep(0.05)
+            # It was given back, and did not end with the session.
+            before.check()
+
+    asyncio.run(strike())
 
 
 @pytest.mark.parametrize("operation", [takes, enters, waits], ids=lambda operation: operation.__name__)

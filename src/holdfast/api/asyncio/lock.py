@@ -35,14 +35,14 @@ class Scoped(ABC, Generic[G]):
     async def __aenter__(self) -> G:
         scope = entering(self)
         grant = await self._acquire(..., scope)
-        if scope.exit is None:
-            # Entered by hand or by an AsyncExitStack.
-            try:
+        try:
+            grant._begin_body()
+            if scope.exit is None:
+                # Entered by hand or by an AsyncExitStack.
                 self._entered.push(grant)
-            except BaseException:
-                await grant.release()
-                raise
-        grant._begin_body()
+        except BaseException:
+            await grant.release()
+            raise
         return grant
 
     def _leave(self, scope: Scope, error: BaseException | None) -> Coroutine[Any, Any, None]:
