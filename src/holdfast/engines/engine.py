@@ -26,7 +26,7 @@ from holdfast.core.table.commands import (
 )
 from holdfast.core.table.rows import Session
 from holdfast.core.urls import Url
-from holdfast.model import Claim, Gone, Granted, Guarantees, LockInfo, Place, Refused
+from holdfast.model import Claim, Gone, Granted, Guarantees, LockInfo, Party, Place, Refused
 from holdfast.runtime.io import Io, Signal
 
 if TYPE_CHECKING:
@@ -124,6 +124,13 @@ class ListingVerbs(Protocol):
 
         Those may be left out that the engine's own client side knows: they are asked for by `look`.
         """
+
+
+@runtime_checkable
+class HolderVerbs(Protocol):
+    """Verbs that name the holders of a lock for less than `inspect` takes, which also names each waiter."""
+
+    async def holders(self, kind: str, name: str, until: float) -> tuple[Party, ...]: ...
 
 
 @runtime_checkable

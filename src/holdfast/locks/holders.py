@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holdfast.engines.engine import Verbs
+from holdfast.engines.engine import HolderVerbs, Verbs
 from holdfast.errors import EngineFailure
 from holdfast.model import Party
 from holdfast.runtime.io import Signal
@@ -38,7 +38,10 @@ class HolderInspections:
             return current.holders
         current = self._current[key] = Inspection()
         try:
-            current.holders = (await self._verbs.inspect(kind, name, by)).holders
+            if isinstance(self._verbs, HolderVerbs):
+                current.holders = await self._verbs.holders(kind, name, by)
+            else:
+                current.holders = (await self._verbs.inspect(kind, name, by)).holders
         except EngineFailure:
             return ()
         finally:

@@ -25,6 +25,8 @@ BROKEN = "an operator broke it"
 HANDED_OVER = "it was handed over"
 MOST_LISTED = 10_000
 ANY_VERSION = -1
+MAY_GO = 8
+"""How many more than the holders are read where only these are wanted: a holder may go meanwhile."""
 NOTES_SEEN = 4
 """Of how many before it a waiter reads the notes, when it looks by itself."""
 
@@ -42,9 +44,22 @@ class PeopleVerbs(ClaimVerbs):
             except LinkOver:
                 continue
 
-    async def _inspect(self, link: Link, kind: str, name: str, until: float) -> LockInfo:
+    async def holders(self, kind: str, name: str, until: float) -> tuple[Party, ...]:
+        """The holders alone: the nodes of the waiters behind them are not read."""
+        while True:
+            link = await self.looking(until)
+            try:
+                return (await self._inspect(link, kind, name, until, whole=False)).holders
+            except LinkOver:
+                continue
+
+    async def _inspect(self, link: Link, kind: str, name: str, until: float, *, whole: bool = True) -> LockInfo:
         parent = self.layout.line(kind, name)
         stands = in_order(await self.children(link, parent, until, synced=True))
+        if not whole:
+            # A permit is taken by a claim with fewer before it than the limit.
+            most = max([count_holding(stands), *(stand.limit for stand in stands)])
+            del stands[most + MAY_GO :]
         paths = [f"{parent}/{stand.node}" for stand in stands]
         # Who only looks does not keep the base from being raised, and has to see what it is now.
         *found, base = await self.contents(link, [*paths, self.layout.base], until)
