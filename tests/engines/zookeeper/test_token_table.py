@@ -7,7 +7,7 @@ import random
 import pytest
 
 import holdfast
-from holdfast.engines.zookeeper.ledger import packed
+from holdfast.engines.zookeeper.node_data import packed
 from holdfast.engines.zookeeper.token_table import MOST_EPOCHS, ROOM, Epoch, TokenTable
 from tests.engines.zookeeper.patience import eventually
 from tests.servers.zookeeper import Ensemble, ZooKeeperServer

@@ -20,9 +20,10 @@ from holdfast.engines.engine import Standing
 from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.asking import Dropped, LinkOver
 from holdfast.engines.zookeeper.connection import Message
-from holdfast.engines.zookeeper.ledger import Entry, Member, packed, unpacked
+from holdfast.engines.zookeeper.ledger import Entry, Member
 from holdfast.engines.zookeeper.line import Position, in_order, position, prefix, read
 from holdfast.engines.zookeeper.link import Batch, Link
+from holdfast.engines.zookeeper.node_data import packed, unpacked
 from holdfast.engines.zookeeper.permits import PermitVerbs
 from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.errors import EngineFailure

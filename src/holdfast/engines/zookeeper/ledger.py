@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -174,23 +173,6 @@ class Member:
             "owner": claim.owner, "app": self.session.app, "host": self.session.host, "pid": self.session.pid,
             "thread": claim.thread, "note": claim.note,
         }  # fmt: skip
-
-
-_encoder = json.JSONEncoder(ensure_ascii=False)
-
-
-def packed(data: dict[str, Any]) -> bytes:
-    """A node's data."""
-    return _encoder.encode(data).encode()
-
-
-def unpacked(data: bytes) -> dict[str, Any]:
-    """The same as it was; nothing if it is not ours."""
-    try:
-        found = json.loads(data or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class Ledger:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from holdfast.engines.zookeeper.asking import Asker, Dropped, Late, LinkOver
-from holdfast.engines.zookeeper.ledger import packed, unpacked
 from holdfast.engines.zookeeper.line import LAYOUT
 from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.node_data import packed, unpacked
 from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.engines.zookeeper.token_table import TokenTable
 from holdfast.errors import EngineFailure, HoldfastError, Outcome

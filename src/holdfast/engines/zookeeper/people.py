@@ -13,9 +13,10 @@ from holdfast.core.names import matches
 from holdfast.core.table.commands import BreakUnderWay, Done, SessionOver
 from holdfast.engines.zookeeper.asking import Dropped, LinkOver
 from holdfast.engines.zookeeper.claims import WITHDRAWN, ClaimVerbs
-from holdfast.engines.zookeeper.ledger import Condemned, Entry, packed, unpacked
+from holdfast.engines.zookeeper.ledger import Condemned, Entry
 from holdfast.engines.zookeeper.line import Stand, count_holding, in_order, letters, unquoted
 from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.node_data import packed, unpacked
 from holdfast.engines.zookeeper.part import estimated
 from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.errors import EngineFailure

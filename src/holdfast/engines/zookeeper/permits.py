@@ -8,8 +8,9 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from holdfast.core.table.commands import WrongLimit
 from holdfast.engines.zookeeper.asking import Dropped
-from holdfast.engines.zookeeper.ledger import Entry, packed, unpacked
+from holdfast.engines.zookeeper.ledger import Entry
 from holdfast.engines.zookeeper.line import Position, Stand
+from holdfast.engines.zookeeper.node_data import packed, unpacked
 from holdfast.engines.zookeeper.part import Part
 from holdfast.model import Granted
 

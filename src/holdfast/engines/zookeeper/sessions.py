@@ -18,9 +18,10 @@ from kazoo.protocol.states import EventType
 from holdfast.core.table.commands import GONE, OLDER_STATE, Done, Notice, Opened, Renewed, SessionOver
 from holdfast.core.table.rows import Session
 from holdfast.engines.zookeeper.asking import Dropped, Late, LinkOver
-from holdfast.engines.zookeeper.ledger import Member, packed, unpacked
+from holdfast.engines.zookeeper.ledger import Member
 from holdfast.engines.zookeeper.life import SHARE, Life, Request, granted, proven
 from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.node_data import packed, unpacked
 from holdfast.engines.zookeeper.part import Part
 from holdfast.engines.zookeeper.tidying import Tidier
 from holdfast.errors import EngineFailure

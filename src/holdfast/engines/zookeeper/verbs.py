@@ -7,8 +7,8 @@ from kazoo.exceptions import BadVersionError, NotEmptyError
 from holdfast.core.table.commands import Done
 from holdfast.engines.zookeeper.asking import LinkOver
 from holdfast.engines.zookeeper.cells import CellVerbs
-from holdfast.engines.zookeeper.ledger import packed, unpacked
 from holdfast.engines.zookeeper.line import LAYOUT
+from holdfast.engines.zookeeper.node_data import packed, unpacked
 from holdfast.engines.zookeeper.people import PeopleVerbs
 from holdfast.engines.zookeeper.sessions import SessionVerbs
 from holdfast.engines.zookeeper.token_table import TokenTable

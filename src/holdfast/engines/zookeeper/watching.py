@@ -18,9 +18,9 @@ from kazoo.exceptions import NoNodeError
 from holdfast.core.names import matches
 from holdfast.core.table.commands import LETTER, Done, Letters, Notice, SessionOver
 from holdfast.engines.zookeeper.asking import Dropped, LinkOver
-from holdfast.engines.zookeeper.ledger import unpacked
 from holdfast.engines.zookeeper.line import Layout, Stand, in_order, position, read, unquoted
 from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.node_data import unpacked
 from holdfast.engines.zookeeper.part import Part, estimated
 from holdfast.errors import Unsupported
 from holdfast.model import EventType, LockEvent, Mode
