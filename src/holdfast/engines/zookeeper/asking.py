@@ -142,7 +142,10 @@ class Asker:
         sent = link.kazoo.commit_first(transaction) if first else transaction.commit_async()
         if hear is not None:
             sent.rawlink(hear)
-        results = await self.answer(link, until, sent)
+        return self.verdict(await self.answer(link, until, sent))
+
+    def verdict(self, results: Any) -> Any:
+        """The results of a transaction's steps, or the one refusal that undid all of it."""
         if isinstance(results, Exception):
             return results
         refusals = [result for result in results if isinstance(result, Exception)]

@@ -23,7 +23,7 @@ from holdfast.engines.zookeeper.connection import Message
 from holdfast.engines.zookeeper.ledger import Entry, Member
 from holdfast.engines.zookeeper.line import Position, in_order, position, prefix, read
 from holdfast.engines.zookeeper.link import Batch, Link
-from holdfast.engines.zookeeper.node_data import packed, unpacked
+from holdfast.engines.zookeeper.node_data import packed, removal, unpacked
 from holdfast.engines.zookeeper.permits import PermitVerbs
 from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.errors import EngineFailure
@@ -350,8 +350,9 @@ class ClaimVerbs(PermitVerbs):
         """Whether the one before it was removed, and not adopted: its remover leaves a record. In the same thread."""
         if answer.exception is not None:
             return
-        record, stand = unpacked(answer.value[0]), read(blocker)
-        if stand is not None and record.get("claim") == stand.claim and "adopter" not in record:
+        stand = read(blocker)
+        record = None if stand is None else unpacked(answer.value[0]).get(stand.claim)
+        if record is not None and "adopter" not in record:
             entry.view.removed(blocker)
             entry.confirmed = True
 
@@ -397,9 +398,16 @@ class ClaimVerbs(PermitVerbs):
         return Done()
 
     async def withdraw(self, entry: Entry, until: float) -> bool:
-        """Remove a claim's node; whether it was there."""
-        await self.ready(entry.link, until, "unknown")
-        done = await self.together(entry.link, until, self.removal(entry), partial(_removed, entry))
+        """Remove a claim's node; whether it was there. Waiters of one queue that leave are removed together."""
+        link, removed = entry.link, partial(_removed, entry)
+        await self.ready(link, until, "unknown")
+        if entry.token is None and entry.slot is None:
+            entry.unwatch()
+            sent = entry.view.withdrawals.send(entry.path, self._record(entry))
+            sent.rawlink(removed)
+            done = self.verdict(await self.answer(link, until, sent))
+        else:
+            done = await self.together(link, until, self.removal(entry), removed)
         self.ledger.used[entry.parent] = self.io.now()
         self.ledger.forget(entry)
         if isinstance(done, Exception):
@@ -410,14 +418,17 @@ class ClaimVerbs(PermitVerbs):
     def removal(self, entry: Entry) -> Any:
         """The transaction that removes a claim, and leaves word of it for those who watch."""
         claim = entry.claim
-        how = "broken" if claim.id in entry.link.gone else "released"
         transaction = entry.link.kazoo.transaction()
-        record = {"claim": claim.id, "owner": claim.owner, "token": entry.token, "how": how}
         # As they are: whoever is next waits for this, and kazoo looks at each path twice.
-        transaction.operations += [SetData(entry.parent, packed(record), -1), Delete(entry.path, -1)]
+        transaction.operations += [SetData(entry.parent, packed(self._record(entry)), -1), Delete(entry.path, -1)]
         if entry.slot is not None:
             transaction.delete(f"{self.layout.slots(claim.kind, claim.name)}/{entry.slot}")
         return transaction
+
+    def _record(self, entry: Entry) -> dict[str, Any]:
+        """The record of a claim's removal by its own client."""
+        how = "broken" if entry.claim.id in entry.link.gone else "released"
+        return removal(entry.claim.id, how, entry.claim.owner, entry.token)
 
     async def see_notes(self, entry: Entry, until: float) -> None:
         """Look whether somebody before us was told to go; see the verbs for people."""

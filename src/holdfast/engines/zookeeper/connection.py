@@ -71,6 +71,16 @@ class Message:
         self.body = int_struct.pack(request.type) + request.serialize()
 
 
+class Call:
+    """A function that is called in the connection's thread when a message in its place would be sent."""
+
+    __slots__ = ("function",)
+    first = False
+
+    def __init__(self, function: Callable[[Answer], object]) -> None:
+        self.function = function
+
+
 class DirectHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Calls back in the connection's own thread: what we do there only sets signals."""
 
@@ -144,7 +154,7 @@ class Kazoo(KazooClient):  # type: ignore[misc]
     def _call(self, request: Any, result: Any) -> Any:
         if self._state in ENDED:
             return super()._call(request, result)
-        self.send(Message(request), result)
+        self.send(request if isinstance(request, Call) else Message(request), result)
         return None
 
     def create_in_order(self, path: str, data: bytes) -> Answer:
@@ -163,7 +173,14 @@ class Kazoo(KazooClient):  # type: ignore[misc]
             self.send(Message(request, first=True), answer)
         return answer
 
-    def send(self, message: Message, answer: Answer | None) -> None:
+    def call_in_turn(self, function: Callable[[Answer], object], answer: Answer) -> None:
+        """Call this with the answer, in the connection's thread, when all that was sent before is on its way.
+
+        Without a connection, the answer fails as that of a request does, and the function is not called.
+        """
+        self._call(Call(function), answer)
+
+    def send(self, message: Message | Call, answer: Answer | None) -> None:
         """Send a message when it is its turn. One that is sent while there is no connection waits for the next."""
         if message.first:
             self._queue.appendleft((message, answer))
@@ -283,6 +300,9 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         parts: list[bytes] = []
         while queue and (len(pending) < MOST_UNANSWERED or queue[0][0].first):
             message, answer = queue.popleft()
+            if isinstance(message, Call):
+                message.function(answer)
+                continue
             request, body = message.request, message.body
             if request.type == Auth.type:
                 xid = AUTH_XID

@@ -16,7 +16,7 @@ from holdfast.engines.zookeeper.claims import WITHDRAWN, ClaimVerbs
 from holdfast.engines.zookeeper.ledger import Condemned, Entry
 from holdfast.engines.zookeeper.line import Stand, count_holding, in_order, letters, unquoted
 from holdfast.engines.zookeeper.link import Link
-from holdfast.engines.zookeeper.node_data import packed, unpacked
+from holdfast.engines.zookeeper.node_data import packed, removal, unpacked
 from holdfast.engines.zookeeper.part import estimated
 from holdfast.engines.zookeeper.queue_view import QueueView
 from holdfast.errors import EngineFailure
@@ -210,8 +210,8 @@ class PeopleVerbs(ClaimVerbs):
         while True:
             note = await self._note(link, stand.session, until)
             transaction = link.kazoo.transaction()
-            record = {"claim": stand.claim, "owner": about.get("owner", ""), "token": about.get("token")}
-            transaction.set_data(parent, packed({**record, "how": "broken"}))
+            record = removal(stand.claim, "broken", about.get("owner", ""), about.get("token"))
+            transaction.set_data(parent, packed(record))
             transaction.delete(f"{parent}/{stand.node}")
             if about.get("slot") is not None:
                 transaction.delete(f"{self.layout.slots(kind, name)}/{about['slot']}")
@@ -330,8 +330,7 @@ class PeopleVerbs(ClaimVerbs):
         slot = about.get("slot")
         if slot is not None:
             entry.data["slot"] = slot
-        record = {"claim": sender.claim, "owner": about.get("owner"), "token": about.get("token"), "how": "released"}
-        record["adopter"] = claim.id
+        record = removal(sender.claim, "released", about.get("owner"), about.get("token"), adopter=claim.id)
         transaction = entry.link.kazoo.transaction()
         transaction.set_data(parent, packed(record))
         transaction.delete(f"{parent}/{sender.node}", version)

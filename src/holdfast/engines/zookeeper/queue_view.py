@@ -16,6 +16,7 @@ from kazoo.exceptions import NoNodeError
 from holdfast.engines.zookeeper.answer import Answer
 from holdfast.engines.zookeeper.line import WRAP, Position, Stand, position, read
 from holdfast.engines.zookeeper.link import Link
+from holdfast.engines.zookeeper.withdrawals import Withdrawals
 
 
 class QueueView:
@@ -23,6 +24,7 @@ class QueueView:
 
     def __init__(self, link: Link, parent: str, lock: threading.RLock) -> None:
         self.link, self.parent = link, parent
+        self.withdrawals = Withdrawals(link, parent)
         self.own = 0
         """How many claims of this client are in the queue, or on their way."""
         self.lists = 0

@@ -77,7 +77,7 @@ class Stream:
         self.link, self.layout, self._tell = link, layout, tell
         self.lines: dict[str, dict[str, Known]] = {}
         self._records: dict[str, dict[str, Any]] = {}
-        """By claim: the word that its releaser left."""
+        """By claim: the record of its removal."""
         self._waiting: deque[tuple[int, str, Any]] = deque()
         self.begun = False
 
@@ -112,8 +112,7 @@ class Stream:
             if line.rpartition("/")[0] == f"{self.layout.claims}/{line.rpartition('/')[0].rpartition('/')[2]}":
                 self._claim(what, line, node, found)
             elif found is not None:
-                record = unpacked(found[0])
-                self._records[record.get("claim", "")] = record
+                self._records.update(unpacked(found[0]))
 
     def _claim(self, what: int, line: str, node: str, found: Any) -> None:
         known = self.lines.setdefault(line, {})
@@ -142,9 +141,10 @@ class Stream:
         one = known.pop(node, None)
         if not known:
             self.lines.pop(line, None)
+        stand = read(node)
+        record = None if stand is None else self._records.pop(stand.claim, None)
         if one is None:
             return
-        record = self._records.pop(one.stand.claim, None)
         if record is None:
             # Its session ended, or a later release overwrote the record: then no more is known than the node's name.
             if one.unread and not one.granted:
