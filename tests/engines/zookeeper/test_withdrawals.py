@@ -180,6 +180,12 @@ async def test_callers_that_are_cancelled_or_late_leave_the_others_alone(url: st
                 assert not isinstance(outcome, BaseException)
         assert (await other.inspect("k")).waiters == ()
         held.check()
+        before = len(sent)
+        for claim in claims:
+            await core.verbs.leave(claim, False, core.until())
+
+        assert len(sent) < before + 4  # those that were late or cancelled are known to be gone
+        assert not entries(locks)
         await end(turns)
 
 

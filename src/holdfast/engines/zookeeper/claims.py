@@ -400,6 +400,9 @@ class ClaimVerbs(PermitVerbs):
     async def withdraw(self, entry: Entry, until: float) -> bool:
         """Remove a claim's node; whether it was there. Waiters of one queue that leave are removed together."""
         link, removed = entry.link, partial(_removed, entry)
+        if entry.removed:
+            self.ledger.forget(entry)
+            return True
         await self.ready(link, until, "unknown")
         if entry.token is None and entry.slot is None:
             entry.unwatch()
@@ -450,3 +453,4 @@ def _removed(entry: Entry, answer: Answer) -> None:
     """A claim's node was removed by its own client, if it was there; in the connection's thread."""
     if answer.exception is None and not any(isinstance(one, Exception) for one in answer.value):
         entry.view.removed(entry.node)
+        entry.removed = True

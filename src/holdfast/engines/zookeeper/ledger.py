@@ -46,6 +46,8 @@ class Entry:
     """The answers to that, once it was sent."""
     confirmed: bool = False
     """Whether they prove that the one before it was removed, and not adopted."""
+    removed: bool = False
+    """Whether its own client has removed its node. Its caller may have had no answer in time."""
 
     @property
     def path(self) -> str:
