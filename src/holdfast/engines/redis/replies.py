@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.core.table.commands import Deadlocked, Done, Letters, SessionOver, WrongLimit
+from holdfast.core.table.commands import Deadlocked, Done, Letters, SessionOver, TooEntangled, WrongLimit
 from holdfast.model import Gone, Granted, Link, LockEvent, LockInfo, Party, Place, Refused
 
-Standing = Granted | Place | Gone | SessionOver | Refused | Deadlocked | WrongLimit
+Standing = Granted | Place | Gone | SessionOver | Refused | Deadlocked | WrongLimit | TooEntangled
 
 
 def seconds(milliseconds: Any) -> float | None:
@@ -33,6 +33,8 @@ def standing(reply: Any) -> Standing:
             return SessionOver()
         case b"deadlock":
             return Deadlocked(tuple(link(found) for found in reply[1]))
+        case b"entangled":
+            return TooEntangled(int(reply[1]))
         case b"limit":
             return WrongLimit(int(reply[1]))
     raise AssertionError(f"a script answered {reply!r}")

@@ -1,7 +1,8 @@
 -- Take over the grant of another claim: the same place and slot, a higher token.
 -- ARGV[1] claim id  ARGV[2] session  ARGV[3] owner  ARGV[4] lock  ARGV[5] mode  ARGV[6] permits
 -- ARGV[7] source claim id  ARGV[8] ticket  ARGV[9] note  ARGV[10] thread
--- Returns {'granted', …}, {'gone', reason}, {'over'} or {'deadlock', links}, as enter does.
+-- Returns {'granted', …}, {'gone', reason}, {'over'}, {'deadlock', links} or {'entangled',
+-- how many looks a search may take}, as enter does.
 --@use namespace
 --@use rows
 --@use sessions
@@ -32,12 +33,23 @@ local broken = call('HGET', P .. 'gone:' .. old[SESSION], source)
 if broken then
   return {'gone', broken}
 end
-for _, waiting in ipairs(waits_of(session_of(owner))[owner] or {}) do
-  local row = find(waiting[2], waiting[1])
-  local newcomer = row and {id = waiting[1], lock = waiting[2], row = row, granted = false, owner = owner}
-  local cycle = newcomer and search(newcomer, {id = source, owner = owner})
-  if cycle then
-    return {'deadlock', cycle}
+if looks_for_waits(session_of(owner)) > MOST_LOOKS then
+  return {'entangled', MOST_LOOKS}
+end
+local waits = waits_of(session_of(owner))[owner] or {}
+for at = 1, #waits, 2 do
+  local row = find(waits[at + 1], waits[at])
+  if row then
+    local newcomer = {id = waits[at], lock = waits[at + 1], row = row, granted = false, owner = owner}
+    local cycle, too_many = search(newcomer, {id = source, owner = owner})
+    if too_many then
+      return {'entangled', too_many}
+    end
+    if cycle then
+      return {'deadlock', cycle}
+    end
+    -- One search tells of all that its owner waits for: it goes on with all of that, or with nothing.
+    break
   end
 end
 if is_spent() then

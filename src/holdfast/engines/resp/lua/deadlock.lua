@@ -2,125 +2,187 @@
 -- finish are the smallest set such that each waiting claim of theirs is served: a lock by earlier claims that belong to
 -- finishers, a permit by fewer than `limit` earlier ones that do not. Whoever is left waits for ever.
 
--- The claims of one lock, added to `claims`, and to `found` as well.
-local function load_line(lock, claims, found)
-  for _, part in ipairs({'lock:', 'wait:'}) do
-    local fields = call('HGETALL', P .. part .. lock)
-    for at = 1, #fields, 2 do
-      local id = fields[at]
-      if id ~= '' and not claims[id] then
-        local row = unpack_row(fields[at + 1])
-        if lives(row) then
-          claims[id] = {id = id, lock = lock, row = row, granted = part == 'lock:', owner = row[OWNER]}
-          found[#found + 1] = claims[id]
-        end
-      end
-    end
-  end
-end
+-- How much one search looks at: a claim, a session and a lock count as one each, and so do four waits of a session, among
+-- which those of an owner are found. All of Redis waits for a script: this is 10 to 40 ms of CPU time.
+local MOST_LOOKS = 4000
 
 -- An owner's name begins with its session's id.
 local function session_of(owner)
   return string.match(owner, '^([^/]*)/') or ''
 end
 
--- The claims in line of each owner of one session, as {id, lock}.
+-- How many looks it takes to find what the owners of one session wait for.
+local function looks_for_waits(session)
+  return 1 + math.floor(call('HLEN', P .. 'waits:' .. session) / 4)
+end
+
+-- The waits of each owner of one session, as {claim id, lock, …}.
 local function waits_of(session)
   local waits = {}
   local fields = living(session) and call('HGETALL', P .. 'waits:' .. session) or {}
   for at = 1, #fields, 2 do
-    local owner, lock = string.match(fields[at + 1], '^([^\n]*)\n(.*)$')
-    waits[owner] = waits[owner] or {}
-    table.insert(waits[owner], {fields[at], lock})
+    local ends = string.find(fields[at + 1], '\n', 1, true)
+    local owner = string.sub(fields[at + 1], 1, ends - 1)
+    local mine = waits[owner] or {}
+    mine[#mine + 1], mine[#mine + 2] = fields[at], string.sub(fields[at + 1], ends + 1)
+    waits[owner] = mine
   end
   return waits
 end
 
--- Everything that the newcomer could wait for, however far away. `given` supposes a grant to be another owner's already.
--- Each lock, owner and session is read once: a ring of many owners costs no more than its links.
+-- Everything that the newcomer could wait for, however far away: the lines, each {holders, waiters} of one lock, the
+-- waiters in their order and as far as one of them is waited for. nil if that takes too many looks. `given` supposes a
+-- grant to be another owner's already. What else the newcomer's owner waits for does not matter unless it is given
+-- something: nobody waits for ever so far, so all of that comes if this does.
 local function gather(newcomer, given)
-  local claims, lines, owners, sessions = {[newcomer.id] = newcomer}, {[newcomer.lock] = true}, {}, {}
-  local frontier, found = {newcomer.lock}, {newcomer}
-  while #frontier > 0 do
-    for _, lock in ipairs(frontier) do
-      load_line(lock, claims, found)
-    end
-    frontier = {}
-    for _, claim in ipairs(found) do
-      if given and claim.id == given.id then
-        claim.owner = given.owner
+  local left, lines, by_lock, sessions = MOST_LOOKS, {}, {}, {}
+  local owners, found = {[newcomer.owner] = not given or nil}, {}
+
+  local function take(list, id, lock, packed, is_granted)
+    local row = unpack_row(packed)
+    left = left - (known_sessions[row[SESSION]] == nil and 2 or 1)
+    if lives(row) then
+      local owner = given and id == given.id and given.owner or row[OWNER]
+      list[#list + 1] = {id = id, lock = lock, row = row, granted = is_granted, owner = owner}
+      if not owners[owner] then
+        owners[owner] = true
+        found[#found + 1] = owner
       end
-      if not owners[claim.owner] then
-        owners[claim.owner] = true
-        local session = session_of(claim.owner)
-        sessions[session] = sessions[session] or waits_of(session)
-        for _, waiting in ipairs(sessions[session][claim.owner] or {}) do
-          if not lines[waiting[2]] then
-            lines[waiting[2]] = true
-            frontier[#frontier + 1] = waiting[2]
-          end
+    end
+  end
+
+  -- The holders of a lock, and its waiters up to this order.
+  local function load(lock, order)
+    local line = by_lock[lock]
+    if not line then
+      line = {holders = {}, waiters = {}, upto = '-inf'}
+      by_lock[lock], lines[#lines + 1] = line, line
+      local key = P .. 'lock:' .. lock
+      left = left - 1
+      if call('HLEN', key) > left then
+        return false
+      end
+      local fields = call('HGETALL', key)
+      for at = 1, #fields, 2 do
+        if fields[at] ~= '' then
+          take(line.holders, fields[at], lock, fields[at + 1], true)
         end
       end
     end
-    found = {}
-  end
-  local ordered = {}
-  for _, claim in pairs(claims) do
-    ordered[#ordered + 1] = claim
-  end
-  table.sort(ordered, function(one, other)
-    if one.row[ORDER] == other.row[ORDER] then
-      return one.id < other.id
+    if line.upto == '-inf' or line.order < order then
+      local ids = call('ZRANGEBYSCORE', P .. 'line:' .. lock, line.upto, text(order), 'LIMIT', 0, math.max(left, 0) + 1)
+      if #ids > left then
+        return false
+      end
+      line.upto, line.order = '(' .. text(order), order
+      local rows = #ids > 0 and call('HMGET', P .. 'wait:' .. lock, unpack(ids)) or {}
+      for at, id in ipairs(ids) do
+        if rows[at] then
+          take(line.waiters, id, lock, rows[at], false)
+        end
+      end
     end
-    return one.row[ORDER] < other.row[ORDER]
-  end)
-  return ordered
-end
-
-local function serves(ahead, writers, claim)
-  if claim.row[LIMIT] > 0 then
-    return (ahead[claim.lock] or 0) < claim.row[LIMIT]
+    return left >= 0
   end
-  local in_the_way = claim.row[MODE] == 'x' and ahead or writers
-  return (in_the_way[claim.lock] or 0) == 0
+
+  if not load(newcomer.lock, newcomer.row[ORDER]) then
+    return nil
+  end
+  local at = 1
+  while found[at] do
+    local owner = found[at]
+    local session = session_of(owner)
+    if not sessions[session] then
+      left = left - looks_for_waits(session)
+      if left < 0 then
+        return nil
+      end
+      sessions[session] = waits_of(session)
+    end
+    local waits = sessions[session][owner] or {}
+    for first = 1, #waits, 2 do
+      local order = call('ZSCORE', P .. 'line:' .. waits[first + 1], waits[first])
+      if order and not load(waits[first + 1], tonumber(order)) then
+        return nil
+      end
+    end
+    at = at + 1
+  end
+  if not given then
+    table.insert(by_lock[newcomer.lock].waiters, newcomer)
+  end
+  return lines
 end
 
-local function finishers(ordered)
-  local unserved, finished, served = {}, {}, {}
-  for _, claim in ipairs(ordered) do
-    unserved[claim.owner] = (unserved[claim.owner] or 0) + (claim.granted and 0 or 1)
+-- Claims of one lock of which a later one waits for the earlier ones. Each claim is looked at once: `counted` members
+-- were, and `alive` of these have not finished; the first `passed` watchers are served. `room` are too many.
+local function new_lane(room)
+  return {room = room, members = {}, watchers = {}, counted = 0, alive = 0, passed = 0}
+end
+
+-- Who waits for whom, among these claims on one lock in their order: who waits for all before it, and who for writers.
+local function make_lanes(claims)
+  local limit = claims[1] and claims[1].row[LIMIT] or 0
+  local all, writers = new_lane(math.max(limit, 1)), new_lane(1)
+  for at, claim in ipairs(claims) do
+    local is_reader = limit == 0 and claim.row[MODE] ~= 'x'
+    claim.at, claim.joins, claim.watches = at, {all}, is_reader and writers or all
+    table.insert(all.members, claim)
+    if limit == 0 and not is_reader then
+      claim.joins[2] = writers
+      table.insert(writers.members, claim)
+    end
+    if not claim.granted then
+      table.insert(claim.watches.watchers, claim)
+    end
+  end
+  return all, writers
+end
+
+-- The owners that will have all that they wait for.
+local function finishers(lines)
+  local unserved, finished, claims_of, moved = {}, {}, {}, {}
+  for _, line in ipairs(lines) do
+    local claims = {}
+    for _, part in ipairs({line.holders, line.waiters}) do
+      for _, claim in ipairs(part) do
+        local owner = claim.owner
+        claims[#claims + 1] = claim
+        unserved[owner] = (unserved[owner] or 0) + (claim.granted and 0 or 1)
+        claims_of[owner] = claims_of[owner] or {}
+        table.insert(claims_of[owner], claim)
+      end
+    end
+    moved[#moved + 1], moved[#moved + 2] = make_lanes(claims)
   end
   for owner, count in pairs(unserved) do
     finished[owner] = count == 0 or nil
   end
-  local progress = true
-  while progress do
-    progress = false
-    local ahead, writers = {}, {}
-    for _, claim in ipairs(ordered) do
-      local owner = claim.owner
-      if not finished[owner] then
-        if not claim.granted and not served[claim.id] and serves(ahead, writers, claim) then
-          served[claim.id], progress = true, true
-          unserved[owner] = unserved[owner] - 1
-          finished[owner] = unserved[owner] == 0 or nil
-        end
-        if not finished[owner] then
-          ahead[claim.lock] = (ahead[claim.lock] or 0) + 1
-          if claim.row[MODE] == 'x' then
-            writers[claim.lock] = (writers[claim.lock] or 0) + 1
+  while #moved > 0 do
+    local lane = table.remove(moved)
+    local members, watchers = lane.members, lane.watchers
+    while lane.alive < lane.room and members[lane.counted + 1] do
+      lane.counted = lane.counted + 1
+      lane.alive = lane.alive + (finished[members[lane.counted].owner] and 0 or 1)
+    end
+    local upto = lane.alive >= lane.room and members[lane.counted].at or math.huge
+    while watchers[lane.passed + 1] and watchers[lane.passed + 1].at <= upto do
+      lane.passed = lane.passed + 1
+      local owner = watchers[lane.passed].owner
+      unserved[owner] = unserved[owner] - 1
+      if unserved[owner] == 0 then
+        finished[owner] = true
+        for _, claim in ipairs(claims_of[owner]) do
+          for _, joined in ipairs(claim.joins) do
+            local last = joined.members[joined.counted]
+            joined.alive = joined.alive - (last and claim.at <= last.at and 1 or 0)
+            moved[#moved + 1] = joined
           end
         end
       end
     end
   end
   return finished
-end
-
--- Two claims on the same lock.
-local function blocks(other, claim)
-  return other.row[ORDER] < claim.row[ORDER]
-    and (claim.row[LIMIT] > 0 or claim.row[MODE] == 'x' or other.row[MODE] == 'x')
 end
 
 -- Each has what the one before it waits for.
@@ -137,46 +199,80 @@ local function describe(cycle)
   return links
 end
 
--- The shortest cycle through the newcomer's owner, as links; nil if its waiting will end.
+-- Breadth first from what an owner waits for to something that it has itself; nil if there is no way. `waits` are the
+-- waiters of each owner. The claims ahead in a lane are told once: a claim that comes later finds those behind them.
+local function way_home(starts, home, waits)
+  local came_from, seen, told, queue, at = {}, {}, {}, {}, 1
+  for _, claim in ipairs(starts) do
+    seen[claim.id], queue[#queue + 1] = true, claim
+  end
+  while queue[at] do
+    local claim = queue[at]
+    local lane, place = claim.watches, told[claim.watches] or 1
+    while lane.members[place] and lane.members[place].at < claim.at do
+      local other = lane.members[place]
+      if other.owner == home then
+        local back, path = {}, {}
+        while claim do
+          back[#back + 1], claim = claim, came_from[claim.id]
+        end
+        for last = #back, 1, -1 do
+          path[#path + 1] = back[last]
+        end
+        return path
+      end
+      for _, further in ipairs(waits[other.owner] or {}) do
+        if not seen[further.id] then
+          seen[further.id], came_from[further.id], queue[#queue + 1] = true, claim, further
+        end
+      end
+      place = place + 1
+    end
+    told[lane], at = place, at + 1
+  end
+end
+
+local function came_first(one, other)
+  if one.row[ORDER] == other.row[ORDER] then
+    return one.id < other.id
+  end
+  return one.row[ORDER] < other.row[ORDER]
+end
+
+-- The shortest cycle through the newcomer's owner, as links; nil if its waiting will end. If that takes too many looks:
+-- nil, and how many a search may take.
 local function search(newcomer, given)
-  local ordered = gather(newcomer, given)
-  local finished = finishers(ordered)
-  if finished[newcomer.owner] then
+  local lines = gather(newcomer, given)
+  if not lines then
+    return nil, MOST_LOOKS
+  end
+  local finished, home = finishers(lines), newcomer.owner
+  if finished[home] then
     return nil
   end
-  local stuck, waits = {}, {}
-  for _, claim in ipairs(ordered) do
-    if not finished[claim.owner] then
-      stuck[claim.lock] = stuck[claim.lock] or {}
-      table.insert(stuck[claim.lock], claim)
-      if not claim.granted then
-        waits[claim.owner] = waits[claim.owner] or {}
-        table.insert(waits[claim.owner], claim)
-      end
-    end
-  end
-  local came_from, seen, line, at = {}, {[newcomer.id] = true}, {newcomer}, 1
-  while line[at] do
-    local claim = line[at]
-    for _, other in ipairs(stuck[claim.lock] or {}) do
-      if blocks(other, claim) then
-        if other.owner == newcomer.owner then
-          local path = {claim}
-          while came_from[path[1].id] do
-            table.insert(path, 1, came_from[path[1].id])
-          end
-          return describe(path)
-        end
-        for _, further in ipairs(waits[other.owner] or {}) do
-          if not seen[further.id] then
-            seen[further.id] = true
-            came_from[further.id] = claim
-            line[#line + 1] = further
+  local waits, starts, besides = {}, {}, {}
+  for _, line in ipairs(lines) do
+    local stuck = {}
+    table.sort(line.holders, came_first)
+    for _, part in ipairs({line.holders, line.waiters}) do
+      for _, claim in ipairs(part) do
+        if not finished[claim.owner] then
+          stuck[#stuck + 1] = claim
+          if not claim.granted then
+            waits[claim.owner] = waits[claim.owner] or {}
+            table.insert(waits[claim.owner], claim)
           end
         end
       end
     end
-    at = at + 1
+    make_lanes(stuck)
   end
-  return describe({newcomer})
+  for _, mine in pairs(waits) do
+    table.sort(mine, came_first)
+  end
+  for _, claim in ipairs(waits[home] or {}) do
+    table.insert(claim.id == newcomer.id and starts or besides, claim)
+  end
+  -- What the owner waits for besides comes second: it matters if a grant was given to one that waits already.
+  return describe(way_home(starts, home, waits) or way_home(besides, home, waits) or {newcomer})
 end

@@ -3,8 +3,8 @@
 -- ARGV[6] permits, 0 if not counted  ARGV[7] 1 to wait in line, 2 to do so although the owner has another claim
 -- ARGV[8] max_hold in ms, 0 for none  ARGV[9] note  ARGV[10] thread  ARGV[11] for how many ms keys are kept
 -- Returns the token if that is all there is to say, else {'granted', token, slot or -1, ms left of max_hold or -1},
--- {'place', position, who is in the way}, {'refused', who}, {'gone', reason}, {'over'}, {'deadlock', links}, {'limit', the
--- other limit} or the error SPENT.
+-- {'place', position, who is in the way}, {'refused', who}, {'gone', reason}, {'over'}, {'deadlock', links}, {'entangled',
+-- how many looks a search for a deadlock may take}, {'limit', the other limit} or the error SPENT.
 local P, call, id, lock = KEYS[1], redis.call, ARGV[1], ARGV[4]
 local stamp = call('TIME')
 local now_us = stamp[1] * 1000000 + stamp[2]
@@ -130,7 +130,10 @@ if ARGV[7] == '0' then
 end
 if ARGV[7] == '2' then
   newcomer[ORDER] = math.max((tonumber(call('GET', P .. 'last')) or 0) + 1, now_us)
-  local cycle = search({id = id, lock = lock, row = newcomer, granted = false, owner = owner})
+  local cycle, too_many = search({id = id, lock = lock, row = newcomer, granted = false, owner = owner})
+  if too_many then
+    return {'entangled', too_many}
+  end
   if cycle then
     local story = {}
     for at, link in ipairs(cycle) do
