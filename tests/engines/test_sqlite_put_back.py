@@ -66,6 +66,18 @@ def test_a_holder_hears_that_the_file_was_put_back(
         second.release()
 
 
+def test_a_renewal_of_a_grant_that_the_file_lost_says_so(backup: Backup) -> None:
+    url = f"sqlite:///{backup.path}"
+    with holdfast.connect(url, ttl=300.0) as locks, holdfast.connect(url, ttl=60.0) as others:
+        locks.lock("earlier").acquire().release()
+        backup.take()
+        grant = locks.lock("k").acquire()
+        backup.restore()
+
+        with others.lock("k", wait=10.0), pytest.raises(LockLost, match="older state"):
+            grant.renew()
+
+
 def test_a_lock_that_was_given_back_since_does_not_stay_held(
     backup: Backup, locks: holdfast.Client, others: holdfast.Client
 ) -> None:

@@ -134,6 +134,14 @@ class HolderVerbs(Protocol):
 
 
 @runtime_checkable
+class ConfirmingVerbs(Protocol):
+    """Verbs of an engine that can come back with an older state, and whose heartbeat does not compare each grant."""
+
+    async def confirm(self, claim: Claim, until: float) -> Standing:
+        """How a claim stands that is held, as the engine has it now."""
+
+
+@runtime_checkable
 class QuietEngine(Protocol):
     """An engine whose state can be put back to an earlier copy while no connection is cut."""
 

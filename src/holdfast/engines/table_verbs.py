@@ -41,6 +41,9 @@ class TableVerbs:
     async def look(self, claim: Claim, until: float) -> Any:
         return await self._call(commands.Look(claim), until)
 
+    async def confirm(self, claim: Claim, until: float) -> Any:
+        return await self.look(claim, until)
+
     async def own_claims(self, session: str, until: float) -> Any:
         found: list[tuple[Claim, int | None]] = []
         page = await self._call(commands.OwnClaims(session), until)

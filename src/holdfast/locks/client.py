@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from holdfast.core.names import legible
-from holdfast.core.table.commands import Notice, Renewed, SessionOver
-from holdfast.engines.engine import LONGEST_CALL, Engine, PatientEngine, Verbs
+from holdfast.core.table.commands import OLDER_STATE, Notice, Renewed, SessionOver
+from holdfast.engines.engine import LONGEST_CALL, ConfirmingVerbs, Engine, PatientEngine, Verbs
 from holdfast.errors import EngineFailure, EngineUnavailable, HoldfastError
 from holdfast.locks import parking
 from holdfast.locks.errand import Errand
-from holdfast.locks.hold import Entry
+from holdfast.locks.hold import Entry, Hold
 from holdfast.locks.holders import HolderInspections
 from holdfast.locks.keeper import RAN_OUT, Keeper, Withdrawal, log
 from holdfast.locks.owner import current_owner
@@ -28,7 +28,7 @@ from holdfast.locks.session import Session
 from holdfast.locks.spec import Spec
 from holdfast.locks.unsettled import Unsettled
 from holdfast.locks.wakeups import Wakeups
-from holdfast.model import Claim, LockEvent, LockInfo
+from holdfast.model import Claim, Gone, Granted, LockEvent, LockInfo
 from holdfast.runtime import fork
 from holdfast.runtime.blocking import run
 from holdfast.runtime.calls import new_lock
@@ -263,19 +263,37 @@ class Client:
             await self.verbs.leave(late.claim, late.unanswered, min(by, self.until()))
             late.due = 0.0  # the keeper repeats it, which is harmless, and forgets it
 
-    async def renew(self) -> None:
-        """One heartbeat now, sent by the caller."""
-        session = self.session
-        if session is not None and session.over is None:
-            sent = self.io.now()
-            try:
-                reply = await self.verbs.renew(session.id, min(session.deadline, self.until()))
-            except EngineFailure as error:
-                self.start_keeper().endanger(session, error)
-                raise
-            self.start_keeper().answered(session, sent, reply)
-            if isinstance(reply, Renewed) and reply.undecided:
-                raise EngineFailure(str(self), reply.undecided, "unknown")
+    async def renew(self, hold: Hold) -> None:
+        """One heartbeat now, sent by the caller. What the engine does not have any more as it was given is lost then.
+
+        An engine that came back with an older state may know the session and not the grant.
+        """
+        session = hold.session
+        if session.over is None:
+            await self._beat(session)
+        if session.over is not None or not isinstance(self.verbs, ConfirmingVerbs):
+            return
+        standing = await self.verbs.confirm(hold.claim, min(session.deadline, self.until()))
+        if isinstance(standing, Granted) and standing.token == hold.token:
+            return
+        if isinstance(standing, Gone):
+            # One that was taken from us has a reason, which comes with the heartbeat.
+            await self._beat(session)
+        if isinstance(standing, SessionOver):
+            self.session_ended(session, standing)
+        elif session.has(hold):
+            self.start_keeper().end(session, OLDER_STATE)
+
+    async def _beat(self, session: Session) -> None:
+        sent = self.io.now()
+        try:
+            reply = await self.verbs.renew(session.id, min(session.deadline, self.until()))
+        except EngineFailure as error:
+            self.start_keeper().endanger(session, error)
+            raise
+        self.start_keeper().answered(session, sent, reply)
+        if isinstance(reply, Renewed) and reply.undecided:
+            raise EngineFailure(str(self), reply.undecided, "unknown")
 
     # The end
 

@@ -107,10 +107,5 @@ class GrantCheck:
                 await self._keeper.beat(session)
                 if session.in_danger:
                     raise EngineFailure(str(self._keeper.client), "the heartbeat was not confirmed", "not done")
-                return not _is_held(session, hold)
+                return not session.has(hold)
         return True
-
-
-def _is_held(session: Session, hold: Hold) -> bool:
-    """Whether it is held as far as this client knows, and not being given back."""
-    return session.holds.get(hold.claim.id) is hold and not hold.released and not hold.withdrawn

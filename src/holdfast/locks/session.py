@@ -72,6 +72,10 @@ class Session:
                 self.mortal[id_] = hold
             return True
 
+    def has(self, hold: Hold) -> bool:
+        """Whether it is held as far as this client knows, and not being given back."""
+        return self.holds.get(hold.claim.id) is hold and not hold.released and not hold.withdrawn
+
     def drop(self, hold: Hold) -> None:
         """Forget a hold that was released or lost."""
         self.forget(hold.claim.id)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.locks.grant_check import GrantCheck
 from tests.faults.children import PATIENCE, eventually
 from tests.faults.looks import looked_at
 from tests.servers.lock_server import LockServer
@@ -58,6 +59,23 @@ def test_a_holder_hears_that_the_server_came_back_without_its_grant(copies: Copi
         eventually(earlier.lost.is_set, "the session goes on")
         with others.lock("later", wait=30.0) as grant:
             assert grant.token > later.token
+
+
+def test_a_renewal_of_a_grant_that_the_store_lost_says_so(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def compares_nothing(_: GrantCheck) -> None:
+        """The keeper has not come to it yet."""
+
+    monkeypatch.setattr(GrantCheck, "run", compares_nothing)
+    url = copies.server.url
+    with holdfast.connect(url, ttl=300.0) as locks, holdfast.connect(url, ttl=60.0) as others:
+        earlier = locks.lock("earlier").acquire()
+        copies.take()
+        earlier.renew()
+        later = locks.lock("later").acquire(wait=30.0)
+        copies.put_back()
+
+        with others.lock("later", wait=30.0), pytest.raises(holdfast.LockLost, match="older state"):
+            later.renew()
 
 
 def test_a_holder_keeps_a_grant_over_a_restart(copies: Copies) -> None:

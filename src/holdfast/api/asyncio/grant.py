@@ -26,9 +26,12 @@ class Grant(GrantView):
         return cast(asyncio.Event, self._hold.lost_event())
 
     async def renew(self) -> None:
-        """Send a heartbeat now and wait for its answer; it serves everything that this client holds."""
+        """Send a heartbeat now and wait for its answer; it serves everything that this client holds.
+
+        LockLost if the engine does not have this grant any more, also if it came back with an older state.
+        """
         self.check()
-        await self._client.renew()
+        await self._client.renew(self._hold)
         self.check()
 
     async def release(self) -> None:

@@ -28,9 +28,12 @@ class Grant(GrantView):
         return cast(threading.Event, self._hold.lost_event())
 
     def renew(self) -> None:
-        """Send a heartbeat now and wait for its answer; it serves everything that this client holds."""
+        """Send a heartbeat now and wait for its answer; it serves everything that this client holds.
+
+        LockLost if the engine does not have this grant any more, also if it came back with an older state.
+        """
         self.check()
-        run(self._client.renew())
+        run(self._client.renew(self._hold))
         self.check()
 
     def release(self) -> None:

@@ -245,10 +245,10 @@ class Known:
         if entry.queue is not None:
             entry.queue.place(entry)
 
-    async def still_granted(self, entry: Entry, verb: VerbCall) -> Granted | Gone:
-        """A grant that is known. etcd is asked for it after each cut of the watch stream, and not before."""
+    async def still_granted(self, entry: Entry, verb: VerbCall, asks: bool = False) -> Granted | Gone:
+        """A grant that is known. Without `asks`, etcd is asked for it after each cut of the watch stream only."""
         streams = self.watcher.streams
-        if entry.checked != streams and streams > 1:
+        if asks or (entry.checked != streams and streams > 1):
             found = (await self.call(steps.look(entry.key), verb)).message.kvs
             if not any(kv.mod_revision == entry.revision for kv in found):
                 return Gone(MISSING)

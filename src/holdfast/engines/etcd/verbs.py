@@ -101,6 +101,12 @@ class EtcdVerbs(Known):
                 entry.doubtful = True  # its turn to be sent had come
             raise
 
+    async def confirm(self, claim: Claim, until: float) -> Any:
+        entry = self.ledger.get(claim.id)
+        if entry is None or not entry.revision:
+            return Gone(WITHDRAWN)
+        return await self.still_granted(entry, VerbCall(until), asks=True)
+
     async def own_claims(self, session: str, until: float) -> list[tuple[Claim, int | None]]:
         """Only those that this client does not know. What it knows is looked at, claim by claim."""
         rows = await self.strays(session, VerbCall(until))
