@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 
 import holdfast
 from holdfast.locks import barrier
+from holdfast.locks.cell import CellFront
 from holdfast.verify.servers.process import wait_until
 from holdfast.verify.servers.redis import RedisServer
 
@@ -167,6 +168,67 @@ def test_a_party_that_is_counted_after_its_last_look_passes() -> None:
         verbs.release = counted_first
 
         assert [locks.barrier("b", parties=2).wait(0.1)] == generations
+
+
+def test_a_party_that_was_told_that_too_few_came_is_not_counted_later() -> None:
+    """The second comes after the first one's last look, counts it before it leaves, and writes that after it left."""
+    url = "memory://told"
+    with holdfast.connect(url) as locks, holdfast.connect(url) as another, ThreadPoolExecutor() as threads:
+        verbs: Any = locks._core.verbs
+        others: Any = another._core.verbs
+        release, cell_set = verbs.release, others.cell_set
+        writes, may_write, second = threading.Event(), threading.Event(), list[Future[int]]()
+
+        async def counted_first(*args: Any) -> Any:
+            second.append(threads.submit(another.barrier("b", parties=2).wait, 1.0))
+            assert writes.wait(30), "the second has not counted the first"
+            return await release(*args)
+
+        async def when_told(*args: Any) -> Any:
+            writes.set()
+            assert may_write.wait(30)
+            return await cell_set(*args)
+
+        verbs.release, others.cell_set = counted_first, when_told
+
+        with pytest.raises(holdfast.NotAcquired):
+            locks.barrier("b", parties=2).wait(0.1)
+        may_write.set()
+
+        with pytest.raises(holdfast.NotAcquired):
+            second[0].result()
+
+
+@pytest.mark.parametrize("counts_it", [False, True])
+def test_a_party_whose_last_look_meets_a_write_knows_whether_that_counted_it(counts_it: bool) -> None:
+    url = "memory://meets"
+    with holdfast.connect(url) as locks, holdfast.connect(url) as another:
+        verbs: Any = locks._core.verbs
+        cell_set, written = verbs.cell_set, list[int]()
+
+        async def after_another(kind: str, name: str, *args: Any) -> Any:
+            if not written:
+                (claim,) = claims
+                through = {claim: 7} if counts_it else {}
+                cell = CellFront(another._core, "barrier", name)
+                written.append(await cell.set({"last": 7, "through": through}, None))
+            return await cell_set(kind, name, *args)
+
+        verbs.cell_set, claims = after_another, list[str]()
+        release = verbs.release
+
+        async def remembered(claim: Any, *args: Any) -> Any:
+            claims.append(claim.id)
+            return await release(claim, *args)
+
+        verbs.release = remembered
+
+        if counts_it:
+            assert locks.barrier("b", parties=2).wait(0.1) == 7
+        else:
+            with pytest.raises(holdfast.NotAcquired):
+                locks.barrier("b", parties=2).wait(0.1)
+        assert written
 
 
 def test_the_record_of_a_barrier_is_bounded() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
+from holdfast.core.table.commands import Mismatch
 from holdfast.errors import InvalidRequest, NotAcquired
 from holdfast.locks.acquire import Ended, acquire, answer_by
 from holdfast.locks.cell import CellFront
@@ -69,10 +70,9 @@ class BarrierFront:
                 if not given_back:
                     raise still_there(self.client)
                 if until is not None and io.now() >= until:
-                    # Another party may have counted this one after its last look. Its claim is released now, so
-                    # this look is final. A process that was paused past its wait gets time for it, too.
+                    # A process that was paused past its wait gets time for this, too.
                     with unknown_from_here():
-                        generation = counted((await self.cell.get(max(by, io.now() + GRACE / 2)))[0], claims)
+                        generation = await self.last_look(claims, max(by, io.now() + GRACE / 2))
                     if generation is not None:
                         return generation
                     raise NotAcquired(self.name, io.now() - started, kind="barrier")
@@ -110,6 +110,21 @@ class BarrierFront:
             # No letter tells of a place that was taken from us, and nobody comes for one who is not counted: look.
             look_at = io.now() + min(SAFETY_NET, self.client.ttl / 2)
             await watching.next_letters(look_at if until is None else min(until, look_at))
+
+    async def last_look(self, claims: Sequence[str], by: float) -> int | None:
+        """The generation that counted one of these claims, which are given back; if None, there will be none.
+
+        Another party may have looked while one of them was there, and write that it counted it only now. It expects
+        a version that is not newer than the one seen here, so any other write in between makes it look again.
+        """
+        value, version = await self.cell.get(by)
+        generation = counted(value, claims)
+        if generation is None:
+            written = await self.cell.try_set(value or {"last": 0, "through": {}}, version, by)
+            if isinstance(written, Mismatch):
+                # The write of another party was that one, or it has counted this one.
+                generation = counted((await self.cell.get(by))[0], claims)
+        return generation
 
     async def parties_here(self, hold: Hold, until: float) -> list[str]:
         """The claims of the parties that are here, in order. One that came before us says how many there are."""
