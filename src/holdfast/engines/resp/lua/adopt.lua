@@ -38,8 +38,8 @@ if looks_for_waits(session_of(owner)) > MOST_LOOKS then
 end
 local waits = waits_of(session_of(owner))[owner] or {}
 for at = 1, #waits, 2 do
-  local row = find(waits[at + 1], waits[at])
-  if row then
+  local row, is_granted = find(waits[at + 1], waits[at])
+  if row and not is_granted and lives(row) then
     local newcomer = {id = waits[at], lock = waits[at + 1], row = row, granted = false, owner = owner}
     local cycle, too_many = search(newcomer, {id = source, owner = owner})
     if too_many then
