@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from holdfast.core.table.commands import CellSet, Command, Enter, Leave, Look, O
 from holdfast.core.table.rows import Session
 from holdfast.engines.sqlite.engine import SqliteEngine, SqlitePort
 from holdfast.errors import EngineUnavailable
-from holdfast.model import Claim, Place
+from holdfast.model import Claim, Mode, Place
 from holdfast.runtime import clock
 from tests.servers.process import wait_until
 
@@ -155,3 +156,50 @@ async def test_only_the_step_that_found_the_file_busy_moves_to_the_thread(
 
     # Another process may have the file again for a moment: that one moves too.
     assert moved < 10
+
+
+def search_among_readers(port: SqlitePort, readers: int) -> int:
+    """What it costs to queue behind so many readers, which all wait to read what a writer has."""
+    number = itertools.count()
+
+    def enter(owner: str, name: str, mode: Mode) -> Enter:
+        return Enter(Claim(f"s-{readers}-{next(number)}", "s", f"s/{owner}", "ns.lock", f"{name}{readers}", mode))
+
+    def run(command: Enter) -> Any:
+        return port.call(command, clock.now() + WITHIN)
+
+    run(enter("writer", "busy", "exclusive"))
+    run(enter("newcomer", "mine", "exclusive"))
+    for reader in range(readers):
+        run(enter(f"{reader}", "wanted", "shared"))
+    for reader in range(readers):
+        run(enter(f"{reader}", "busy", "shared"))
+    return work(port, enter("newcomer", "wanted", "exclusive"))
+
+
+def test_a_search_for_a_deadlock_reads_a_queue_of_readers_once(port: SqlitePort) -> None:
+    few, many = (search_among_readers(port, readers) for readers in (20, 80))
+
+    assert many < 8 * few
+
+
+@pytest.mark.parametrize(("name", "subtree"), [("k", False), ("a/b/k", False), ("a/b", True)])
+def test_a_claim_that_has_to_wait_reads_no_locks_that_have_nothing_to_do_with_it(
+    port: SqlitePort, name: str, subtree: bool
+) -> None:
+    number = itertools.count()
+
+    def enter(owner: str, name: str, subtree: bool = False) -> Enter:
+        return Enter(Claim(f"s-{next(number)}", "s", f"s/{owner}", "ns.lock", name, subtree=subtree))
+
+    def run(command: Enter) -> None:
+        port.call(command, clock.now() + WITHIN)
+
+    run(enter("holder", name, subtree))
+    run(enter("first", "another"))
+    run(enter("second", "one more"))
+    few = work(port, enter("first", name, subtree))
+    for other in range(MANY):
+        run(enter("others", f"other {other}"))
+
+    assert work(port, enter("second", name, subtree)) < 1.5 * few + 200

@@ -36,7 +36,7 @@ def search(step: Step, newcomer: Row, given: tuple[Row, str] | None = None) -> A
         for row in frontier:
             line = (row.claim.kind, row.claim.name, row.claim.mode, row.claim.subtree)
             again = line in lines
-            if not again or row.claim.mode == "shared":
+            if not again or (row.claim.mode == "shared" and not step.whole_lines):
                 lines.add(line)
                 looks = step.bounds.scan - (step.looked_at - looked_at)
                 near: tuple[Row, ...] | None = None

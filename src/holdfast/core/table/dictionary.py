@@ -40,6 +40,7 @@ class Dictionary:
         self.session_ends: Ends[str] = Ends()
         self.rows: dict[str, Row] = {}
         self.looked_at = 0
+        self.whole_lines = False
         """How many rows it has looked at to answer questions: what these cost."""
         self.rivals = Rivals()
         self.alone, self.lines = self.rivals.alone, self.rivals.lines

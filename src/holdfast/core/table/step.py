@@ -31,10 +31,12 @@ COST_OF_A_LETTER = 3
 
 
 class Meter(Protocol):
-    """A store that counts what its answers cost."""
+    """What a store says of its answers."""
 
     looked_at: int
     """How many rows it has looked at to answer questions."""
+    whole_lines: bool
+    """Whether its answer to `Line` leaves nothing out, so that it does not depend on `before`."""
 
 
 class Uncounted:
@@ -42,8 +44,11 @@ class Uncounted:
 
     looked_at = 0
 
+    def __init__(self, whole_lines: bool = False) -> None:
+        self.whole_lines = whole_lines
 
-UNCOUNTED = Uncounted()
+
+UNCOUNTED, WHOLE_LINES = Uncounted(), Uncounted(whole_lines=True)
 
 
 class Bounds(NamedTuple):
@@ -92,6 +97,11 @@ class Step:
     def looked_at(self) -> int:
         """How many rows the store has looked at, as far as it counts them."""
         return self._meter.looked_at
+
+    @property
+    def whole_lines(self) -> bool:
+        """Whether the answer to `Line` is the same for every claim of a line."""
+        return self._meter.whole_lines
 
     @property
     def is_over(self) -> bool:

@@ -21,7 +21,7 @@ from holdfast.core.table import commands as cm
 from holdfast.core.table import questions as ask
 from holdfast.core.table.machine import READS, begin
 from holdfast.core.table.rows import Row, Session
-from holdfast.core.table.step import Step
+from holdfast.core.table.step import WHOLE_LINES, Step
 from holdfast.engines.postgres import statements as st
 from holdfast.engines.postgres.commits import Commit
 from holdfast.engines.postgres.ledger import Ledger
@@ -135,7 +135,7 @@ class Attempt:
 
     async def run(self, until: float) -> cm.Reply:
         """Ask, decide, write, commit. After this the notices may be let out."""
-        self.step, generator = begin(self.command, 0.0, 0.0, names.BUCKETS)
+        self.step, generator = begin(self.command, 0.0, 0.0, names.BUCKETS, meter=WHOLE_LINES)
         if not self.reads:
             self._begin()
         try:

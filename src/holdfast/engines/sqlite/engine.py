@@ -33,6 +33,7 @@ from holdfast.core.table.commands import (
     SessionOver,
 )
 from holdfast.core.table.machine import READS
+from holdfast.core.table.step import WHOLE_LINES
 from holdfast.core.urls import Url
 from holdfast.engines.checkup import Finding
 from holdfast.engines.engine import LONGEST_CALL, Deliver, nobody
@@ -206,7 +207,7 @@ class SqlitePort:
                 self._begin(connection, command, until)
                 rows.begun()
                 try:
-                    outcome = apply(command, clock.now(), rows.answer, rows.put, wall=time.time())
+                    outcome = apply(command, clock.now(), rows.answer, rows.put, wall=time.time(), meter=WHOLE_LINES)
                 except BoundReached as reached:
                     connection.execute("ROLLBACK")
                     raise_bound(connection, reached.needed, max(0.05, until - clock.now()))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from holdfast.core import names
 from holdfast.core.table import changes as ch
 from holdfast.core.table import questions as ask
+from holdfast.core.table.places import arrival
 from holdfast.core.table.rows import WITHDRAWN, Cell, Letter, Row, Session, Tombstone, Watch
 from holdfast.model import Claim, LockEvent
 
@@ -169,21 +170,23 @@ class SqliteRows:
         }  # fmt: skip
         found = self.one(_BLOCKER, values)
         if found is None and ("/" in claim.name or claim.subtree):
-            sql, more = self.across(claim)
-            found = self.one(
-                f"{_CLAIMS} AND c.kind = :kind AND ({sql}) AND c.ord < :before AND {_CONFLICTS}{_FIRST}",
-                values | more,
-            )
+            terms, more = self.across(claim)
+            first_of = f"{_CLAIMS} AND c.kind = :kind AND c.ord < :before AND {_CONFLICTS}"
+            firsts = (self.one(f"{first_of} AND {term}{_FIRST}", values | more) for term in terms)
+            found = min(filter(None, firsts), key=arrival, default=None)
         return found
 
-    def across(self, claim: Claim) -> tuple[str, dict[str, Any]]:
-        """The condition for claims on other names that can conflict: subtrees above, all below a subtree."""
+    def across(self, claim: Claim) -> tuple[list[str], dict[str, Any]]:
+        """The conditions for claims on other names that can conflict: subtrees above, all below a subtree.
+
+        Each is for a statement of its own: with OR between them, SQLite would read all claims of the kind.
+        """
         above = {f"up{number}": path for number, path in enumerate(names.ancestors(claim.name))}
         terms = [f"(c.subtree AND c.name IN ({', '.join(':' + key for key in above)}))"] if above else []
         if claim.subtree:
             terms.append("(c.name > :low AND c.name < :high)")
         low, high = below(claim.name)
-        return " OR ".join(terms) or "0", {**above, "low": low, "high": high}
+        return terms, {**above, "low": low, "high": high}
 
     def affected(self, claim: Claim) -> tuple[str, ...]:
         values: dict[str, Any] = {"kind": claim.kind, "name": claim.name}
@@ -191,8 +194,9 @@ class SqliteRows:
         # A long queue is not read to the end, only to find the same name again.
         sql = f"{waiting} AND c.name = :name LIMIT 1"
         if "/" in claim.name or claim.subtree:
-            condition, more = self.across(claim)
-            sql = f"SELECT * FROM ({sql}) UNION {waiting} AND ({condition}) ORDER BY 1"
+            terms, more = self.across(claim)
+            further = " ".join(f"UNION {waiting} AND {term}" for term in terms)
+            sql = f"SELECT * FROM ({sql}) {further} ORDER BY 1"
             values |= more
         return tuple(name for (name,) in self.execute(sql, values))
 
@@ -266,9 +270,10 @@ class SqliteRows:
         return self.execute(sql, (q.owner, q.claim_id)).fetchone() is not None
 
     def _line(self, q: ask.Line, now: float) -> tuple[Row, ...]:
-        sql, more = self.across(q.claim)
+        terms, more = self.across(q.claim)
         values = {"kind": q.claim.kind, "name": q.claim.name, "now": now, **more}
-        return self.rows(f"{_CLAIMS} AND c.kind = :kind AND (c.name = :name OR {sql}) ORDER BY c.ord, c.id", values)
+        parts = (self.rows(f"{_CLAIMS} AND c.kind = :kind AND {term}", values) for term in ("c.name = :name", *terms))
+        return tuple(sorted((row for part in parts for row in part), key=arrival))
 
     def _waiting_of(self, q: ask.WaitingOf, now: float) -> tuple[Row, ...]:
         found: list[Row] = []
