@@ -107,9 +107,46 @@ async def connect(
     *others, last = await _addresses(loop, host, port)
     for found in others:
         with suppress(OSError):
-            await loop.create_connection(make, found, port, ssl=tls, server_hostname=name)
+            await loop.create_connection(make, sock=await _socket(loop, found, port), ssl=tls, server_hostname=name)
             return
-    await loop.create_connection(make, last, port, ssl=tls, server_hostname=name)
+    await loop.create_connection(make, sock=await _socket(loop, last, port), ssl=tls, server_hostname=name)
+
+
+async def _socket(loop: asyncio.AbstractEventLoop, address: str, port: int) -> socket.socket:
+    """A connected socket. `create_connection` would leave its descriptor in the loop if an interrupt ended it."""
+    made = socket.socket(socket.AF_INET if ip_address(address).version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        forget_descriptor(loop, made.fileno())
+        await loop.sock_connect(made, (address, port))
+    except BaseException:
+        forget_descriptor(loop, made.fileno())
+        made.close()
+        raise
+    return made
+
+
+def abort(loop: asyncio.AbstractEventLoop, transport: asyncio.Transport) -> None:
+    """Close a connection at once. After an interrupt it has to be called again, and can be."""
+    transport.abort()
+    # asyncio does not repeat what an interrupt inside `abort` or `write` has left undone. In uvloop's code no interrupt
+    # can come, and its `remove_reader` refuses the descriptor of a transport.
+    wire = transport.get_extra_info("socket") if isinstance(loop, asyncio.SelectorEventLoop) else None
+    if wire is not None and wire.fileno() >= 0:
+        forget_descriptor(loop, wire.fileno())
+
+
+def forget_descriptor(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    """Make a loop watch nothing by this number: a new socket has it, or its socket is about to be closed.
+
+    An exception of a signal handler can end asyncio's code half-way. The loop may then go on believing that it watches
+    a closed descriptor. It would not tell the system of the next socket with that number, and wait for it in vain.
+    """
+    if not loop.is_closed():
+        for remove in (loop.remove_reader, loop.remove_writer):
+            # The loop believed that it watched it, the system did not. After this error the loop has forgotten it.
+            with suppress(FileNotFoundError):
+                remove(descriptor)
 
 
 async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[str]:

@@ -14,7 +14,7 @@ from typing import cast
 from holdfast.engines.etcd.address import Address
 from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed, Conversation
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import connect, within
+from holdfast.runtime.asyncio import abort, connect, within
 from holdfast.runtime.calls import new_lock
 
 _RECEIVED = 65536
@@ -388,7 +388,7 @@ class LoopConnection(asyncio.Protocol):
     def close(self) -> None:
         """Close it, without a word: whatever is under way is given up."""
         if self._transport is not None and not self._loop.is_closed():
-            self._transport.abort()
+            abort(self._loop, self._transport)
 
     async def call(self, method: str, message: bytes, token: str, limit: float) -> bytes:
         """Send a request and wait for its answer. After a broken or late one the connection is of no use any more."""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import select
 import time
 from collections.abc import Callable
 from typing import Protocol
 
-from holdfast.engines.postgres.wire import WRITE, SocketWaiter, Wire
+from holdfast.engines.postgres.wire import WRITE, SocketWaiter, Wire, WireLost
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import AGAIN
+from holdfast.runtime.asyncio import AGAIN, forget_descriptor
 from holdfast.runtime.call_pool import CallPool, PoolItem
 from holdfast.runtime.task_turns import TaskPool, TaskTurns, settle
+
+UNWATCHABLE = frozenset({errno.EBADF, errno.EEXIST, errno.ENOENT, errno.ENOMEM, errno.ENOSPC})
+"""Errors with which the system refuses to watch a descriptor. An exception of a signal handler has none of them."""
 
 
 class Turns(Protocol):
@@ -86,6 +90,9 @@ class ThreadSockets:
     def closing(self, descriptor: int) -> None:
         """A thread sees it by itself."""
 
+    def opened(self, descriptor: int) -> None:
+        """A thread remembers no descriptor."""
+
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - it blocks its thread, like everything here
 
@@ -110,7 +117,14 @@ class LoopSockets:
         timers: list[asyncio.TimerHandle] = []
         self._awaited[descriptor] = came
         try:
-            add(descriptor, settle, came, True)
+            try:
+                add(descriptor, settle, came, True)
+            except OSError as error:
+                if error.errno not in UNWATCHABLE:
+                    raise
+                # EEXIST: an interrupt inside `add` or `remove` has left it in the system's list, but not in the loop's.
+                # No method of a loop takes it out there. Closing the connection does.
+                raise WireLost(f"the event loop cannot watch the connection: {error}") from error
             # Two: a signal handler may raise in the first one before it has woken the task.
             limit = max(0.0, until - clock.now())
             timers += [loop.call_later(limit + more, settle, came, False) for more in (0.0, AGAIN)]
@@ -125,12 +139,13 @@ class LoopSockets:
 
     def closing(self, descriptor: int) -> None:
         # Also if no task waits: one may have been interrupted while it stopped waiting.
-        if not self._loop.is_closed():
-            self._loop.remove_reader(descriptor)
-            self._loop.remove_writer(descriptor)
+        forget_descriptor(self._loop, descriptor)
         came = self._awaited.pop(descriptor, None)
         if came is not None:
             settle(came, True)
+
+    def opened(self, descriptor: int) -> None:
+        forget_descriptor(self._loop, descriptor)
 
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

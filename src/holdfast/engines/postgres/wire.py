@@ -29,13 +29,14 @@ class SocketWaiter(Protocol):
     """How a wire waits for its socket."""
 
     async def ready(self, descriptor: int, event: int, until: float) -> bool:
-        """Wait until it can be read or written; False if `until` comes first."""
+        """Wait until it can be read or written; False if `until` comes first. WireLost if it cannot be watched."""
+
+    def opened(self, descriptor: int) -> None:
+        """A new socket has this descriptor: nothing that is remembered of an earlier one counts."""
 
     def closing(self, descriptor: int) -> None:
         """A descriptor is about to be closed: a call that waits for it on a loop goes on, and finds it closed."""
 
-
-"""Wait until a descriptor can be read or written; False if `until` comes first."""
 
 _GOOD = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY})
 _IDLE = pq.TransactionStatus.IDLE
@@ -210,6 +211,9 @@ class Wire:
         except psycopg.OperationalError as error:
             self.close()
             raise WireLost(str(error).strip() or "the connection was lost") from error
+        except WireLost:
+            self.close()
+            raise
         return True
 
     async def answer(self, until: float) -> list[Any]:
@@ -291,15 +295,19 @@ class Wire:
             asking = self.connection.cancel_conn()
             try:
                 asking.start()
+                self.sockets.opened(asking.socket)
                 while (event := _EVENTS.get(asking.poll())) and await self.sockets.ready(asking.socket, event, until):
                     continue
                 if asking.status == pq.ConnStatus.BAD:
                     raise psycopg.OperationalError(asking.get_error_message())
             finally:
-                asking.finish()
+                _finish(asking, self.sockets)
         except psycopg.OperationalError as error:
             self.close()
             raise WireLost(str(error).strip()) from error
+        except WireLost:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close it; the server rolls back what was not committed."""
@@ -335,16 +343,28 @@ def _refusal(connection: pq.abc.PGconn, conninfo: str) -> str:
     return said.replace(f'"{user}"', '"…"') if user else said
 
 
+def _finish(connection: pq.abc.PGconn | pq.abc.PGcancelConn, sockets: SocketWaiter) -> None:
+    """Close a connection whose socket may still be watched."""
+    # libpq has closed its socket after an error.
+    with suppress(psycopg.OperationalError):
+        sockets.closing(connection.socket)
+    connection.finish()
+
+
 async def dial(conninfo: str, place: int, sockets: SocketWaiter, until: float) -> Wire:
     """Open a connection; WireLost if that fails or takes too long."""
     try:
         connection = pq.PGconn.connect_start(conninfo.encode())
     except psycopg.OperationalError as error:
         raise WireLost(str(error).strip()) from error
+    descriptor = -1
     try:
         while True:
             if connection.status == pq.ConnStatus.BAD:
                 raise WireLost(_refusal(connection, conninfo))
+            if connection.socket != descriptor:
+                descriptor = connection.socket
+                sockets.opened(descriptor)
             step = connection.connect_poll()
             if step == pq.PollingStatus.OK:
                 break
@@ -357,10 +377,7 @@ async def dial(conninfo: str, place: int, sockets: SocketWaiter, until: float) -
         connection.notice_handler = None
         return Wire(connection, sockets, place)
     except BaseException as error:
-        # libpq has closed its socket after an error.
-        with suppress(psycopg.OperationalError):
-            sockets.closing(connection.socket)
-        connection.finish()
+        _finish(connection, sockets)
         if isinstance(error, psycopg.OperationalError):
             raise WireLost(str(error).strip()) from error
         raise

@@ -26,7 +26,7 @@ from holdfast.engines.resp.wire import (
 )
 from holdfast.errors import EngineFailure
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import connect, go_on, in_own_thread, within
+from holdfast.runtime.asyncio import abort, connect, go_on, in_own_thread, within
 
 if TYPE_CHECKING:
     from holdfast.engines.redis.route import Route
@@ -264,7 +264,7 @@ class Stream(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self.peer = tuple((transport.get_extra_info("peername") or self.address)[:2])
         if self.problem is not None:
-            self._transport.abort()
+            abort(self.loop, self._transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.end(str(error) if error else "the server closed the connection")
@@ -274,7 +274,7 @@ class Stream(asyncio.BufferedProtocol):
         if self.problem is None:
             self.problem = problem
         if self._transport is not None:
-            self._transport.abort()
+            abort(self.loop, self._transport)
         self._disappoint(self._taken)
         # Each is told before it is taken out.
         while self._waiting:
