@@ -433,14 +433,15 @@ class LoopPulse:
         self._asked: float | None = None
 
     def stalled(self) -> float:
-        """For how many seconds the loop has owed an answer; asks again if it owes none. For ever if it was closed."""
+        """For how many seconds the loop has owed an answer; asks each time. For ever if it was closed."""
         if self._loop.is_closed():
             return float("inf")
-        if self._asked is not None:
-            return clock.now() - self._asked
-        self._asked = clock.now()
+        now, asked = clock.now(), self._asked
+        if asked is None:
+            asked = self._asked = now
+        # Each time: a signal handler may raise in the loop's thread before the loop has answered the question before.
         call_in_loop(self._loop, self._answer)
-        return 0.0
+        return now - asked
 
     def _answer(self) -> None:
         self._asked = None
