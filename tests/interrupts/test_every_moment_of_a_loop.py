@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import os
 import sys
 import time
@@ -27,6 +28,8 @@ from tests.conformance.turns import THOROUGH
 from tests.faults.injection import NEVER_RAN, PRODUCT, Injected, Moments
 
 TTL = 2.0
+RIVAL_TTL = 10.0
+"""On a busy machine, the client that is not interrupted must not lose what it holds."""
 WAIT = 1.0
 LIMIT = WAIT + 1.0 + 1.0
 """How long an operation may take: its wait, the second within which it is answered, and one for a busy machine."""
@@ -97,6 +100,8 @@ async def waits(locks: aio.Client, name: str) -> None:
 
 
 Operation = Callable[[aio.Client, str], Coroutine[Any, Any, None]]
+Connect = Callable[[float], Awaitable[aio.Client]]
+"""Makes a client with this ttl."""
 
 
 class LoopMoments(Moments):
@@ -131,7 +136,7 @@ async def struck(work: Coroutine[Any, Any, None], at: int | None) -> Moments:
         sys.setprofile(None)
         gc.enable()
     if not done:
-        raise TimeoutError(f"not answered in {LIMIT} s, interrupted at {moments.where}")
+        raise TimeoutError(f"not answered in {LIMIT} s, interrupted at {moments.where}:\n{stacks(task)}")
     with suppress(Injected):
         task.result()
     return moments
@@ -155,10 +160,18 @@ async def can_be_taken(rival: aio.Client, name: str) -> bool:
     return grant is not None
 
 
-async def strike_everywhere(operation: Operation, connect: Callable[[], Awaitable[aio.Client]], lag: float) -> None:
+def stacks(task: asyncio.Task[None]) -> str:
+    """Where a task and all others of Holdfast are."""
+    found = io.StringIO()
+    for each in {task, *asyncio.all_tasks()} - {asyncio.current_task()}:
+        each.print_stack(file=found)
+    return found.getvalue()
+
+
+async def strike_everywhere(operation: Operation, connect: Connect, lag: float) -> None:
     # What is raised in a callback of the loop is shown and no more.
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-    locks, rival = await connect(), await connect()
+    locks, rival = await connect(TTL), await connect(RIVAL_TTL)
     held = await rival.lock(HELD).acquire()
     for warm in range(3):
         moments = (await struck(operation(locks, f"warm-{warm}"), None)).seen
@@ -181,7 +194,7 @@ async def strike_everywhere(operation: Operation, connect: Callable[[], Awaitabl
         await asyncio.sleep(0.05)
     held.check()
     await held.release()
-    for client in (locks, await connect()):
+    for client in (locks, await connect(TTL)):
         async with client.lock("afterwards", wait=WAIT) as grant:
             assert grant.valid
         await client.close()
@@ -223,7 +236,7 @@ def test_an_exception_at_any_moment_of_a_loop_gives_no_task_anothers_reply(
 ) -> None:
     url = fresh_url(subject)
 
-    async def connect() -> aio.Client:
-        return await aio.connect(url, ttl=TTL)
+    async def connect(ttl: float) -> aio.Client:
+        return await aio.connect(url, ttl=ttl)
 
     asyncio.run(strike_everywhere(operation, connect, subject.lag))
