@@ -260,6 +260,10 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
         task.cancel()
         await asyncio.wait({task})
         raise
+    except BaseException:
+        # An interrupt: the caller waits no longer.
+        task.cancel()
+        raise
     if not done:
         task.cancel()
         await asyncio.wait({task})

@@ -37,7 +37,7 @@ async def test_whatever_turn_of_the_loop_it_is_stopped_in_nothing_stays_open(
         connected(connection, transport)
 
     def over(port: EtcdAsyncioPort) -> bool:
-        return not port._steps and all(transport.is_closing() for transport in made)
+        return not port._under_way and all(transport.is_closing() for transport in made)
 
     monkeypatch.setattr(LoopConnection, "connection_made", count)
     wire = Wire(parse_address(parse(server.url)))

@@ -253,12 +253,13 @@ async def test_a_claim_that_waits_behind_others_of_its_client_is_not_told_unavai
         port, kind = verbs.io.port, f"{locks._core.namespace}.lock"
         claim = Claim(f"{session.id}-{next(session.numbers)}", session.id, "somebody", kind, "k")
         # As if other requests were under way for as long as this one may take.
-        port._steps += AT_ONCE
+        port._under_way.update(busy := dict.fromkeys(range(AT_ONCE), 1))
         entering = asyncio.create_task(verbs.enter(claim, verbs.io.now() + 0.2))
         await asyncio.sleep(0)
         port._answered_at = verbs.io.now()
         assert isinstance(await entering, Place)
-        port._steps -= AT_ONCE
+        for step in busy:
+            del port._under_way[step]
         assert (await other.inspect("k")).waiters == ()
 
         assert isinstance(await verbs.look(claim, verbs.io.now() + 5.0), Place)

@@ -77,8 +77,8 @@ class EtcdAsyncioPort:
     def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop) -> None:
         self.wire, self.loop = wire, loop
         self._waiting: list[Part] = []
-        self._steps = self._parts = 0
-        """How many are under way."""
+        self._under_way: dict[object, int] = {}
+        """The steps, and how many parts each has."""
         self._alone = True
         """Whether the last step had one part only: then nobody is waited for."""
         self._flush_due = self._closed = False
@@ -94,14 +94,14 @@ class EtcdAsyncioPort:
             go_on(self._send([part]))
         else:
             self._waiting.append(part)
-            if self._alone and not self._steps:
+            if self._alone and not self._under_way:
                 self._flush()
-            elif self._steps < AT_ONCE and not self._flush_due:
+            elif len(self._under_way) < AT_ONCE and not self._flush_due:
                 # After the tasks that are ready now have said what they want. Two: a signal handler may raise in the
                 # first one before it has done anything.
+                self.loop.call_soon(self._flush)
+                self.loop.call_soon(self._flush)
                 self._flush_due = True
-                self.loop.call_soon(self._flush)
-                self.loop.call_soon(self._flush)
         # Two: a signal handler may raise in the first one before it has told the task.
         limit = max(0.0, until - clock.now()) + 0.05
         timers = [self.loop.call_later(limit + more, self._give_up, part) for more in (0.0, AGAIN)]
@@ -123,7 +123,7 @@ class EtcdAsyncioPort:
 
     def _flush(self) -> None:
         self._flush_due = False
-        while self._steps < AT_ONCE and (parts := self._gather()):
+        while len(self._under_way) < AT_ONCE and (parts := self._gather()):
             go_on(self._step(parts))
 
     def _gather(self) -> list[Part]:
@@ -134,7 +134,8 @@ class EtcdAsyncioPort:
         now = clock.now()
         if any(part.request.urgent for part in self._waiting):
             self._waiting.sort(key=_later)  # the order among equals is kept
-        most = min(MOST_PARTS, max(FEWEST_PARTS, -(-(len(self._waiting) + self._parts) // AT_ONCE)))
+        under_way = sum(self._under_way.values())
+        most = min(MOST_PARTS, max(FEWEST_PARTS, -(-(len(self._waiting) + under_way) // AT_ONCE)))
         lines: dict[str | None, str] = {}
         chosen: list[Part] = []
         left: list[Part] = []
@@ -150,15 +151,18 @@ class EtcdAsyncioPort:
 
     async def _step(self, parts: list[Part]) -> None:
         self._alone = len(parts) == 1
-        self._steps += 1
-        self._parts += len(parts)
+        step = object()
         try:
+            self._under_way[step] = len(parts)
             await self._send(parts)
-        finally:
-            self._steps -= 1
-            self._parts -= len(parts)
-        # After those who were answered have said what they want next.
-        self.loop.call_soon(self._flush)
+            del self._under_way[step]
+            # After those who were answered have said what they want next.
+            self.loop.call_soon(self._flush)
+        except BaseException:
+            # An interrupt. Python may also close the coroutine of a step that was not woken, in any thread.
+            self._under_way.pop(step, None)
+            call_in_loop(self.loop, self._flush)
+            raise
 
     async def _send(self, parts: list[Part]) -> None:
         until = max(part.until for part in parts)
@@ -272,14 +276,18 @@ def go_on(work: Coroutine[Any, Any, None]) -> None:
     """
     try:
         pending = work.send(None)
+        if isinstance(pending, Arrival):
+            pending.wake = partial(go_on, work)
+        else:
+            # What a future says to the task that awaits it, and a task takes back.
+            pending._asyncio_future_blocking = False
+            pending.add_done_callback(lambda _: go_on(work))
     except StopIteration:
         return
-    if isinstance(pending, Arrival):
-        pending.wake = partial(go_on, work)
-    else:
-        # What a future says to the task that awaits it, and a task takes back.
-        pending._asyncio_future_blocking = False
-        pending.add_done_callback(lambda _: go_on(work))
+    except BaseException:
+        # An interrupt has come before it was known what wakes it: it ends, and is under way no more.
+        work.close()
+        raise
 
 
 def _later(part: Part) -> bool:

@@ -14,7 +14,7 @@ from typing import cast
 from holdfast.engines.etcd.address import Address
 from holdfast.engines.etcd.http2 import DEADLINE_EXCEEDED, UNAVAILABLE, CallFailed, Conversation
 from holdfast.runtime import clock
-from holdfast.runtime.asyncio import abort, connect, within
+from holdfast.runtime.asyncio import AGAIN, abort, connect, within
 from holdfast.runtime.calls import new_lock
 
 _RECEIVED = 65536
@@ -325,15 +325,19 @@ class Arrival:
     def __await__(self) -> Generator[Arrival, None, None]:
         if not self.came:
             yield self
+            self.wake = None
         if self.error is not None:
             raise self.error
 
     def come(self, error: CallFailed | None = None) -> None:
-        """It has come, or will not: what is said first counts."""
+        """It has come, or will not: what is said first counts. Said again, it wakes a call that was not woken.
+
+        A signal handler may raise after the first time, before the call goes on.
+        """
         if not self.came:
             self.came, self.error = True, error
-            if self.wake is not None:
-                self.wake()
+        if self.wake is not None:
+            self.wake()
 
 
 class LoopConnection(asyncio.Protocol):
@@ -366,6 +370,8 @@ class LoopConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are not asyncio's by descent.
         self._transport = cast(asyncio.Transport, transport)
+        if self._lost:
+            self.close()
 
     def data_received(self, data: bytes) -> None:
         self._talk.feed(data)
@@ -386,7 +392,8 @@ class LoopConnection(asyncio.Protocol):
         return not self._lost and not self._talk.over
 
     def close(self) -> None:
-        """Close it, without a word: whatever is under way is given up."""
+        """Close it, without a word: whatever is under way is given up. One that is still to be made is closed then."""
+        self._lost = True
         if self._transport is not None and not self._loop.is_closed():
             abort(self._loop, self._transport)
 
@@ -398,11 +405,13 @@ class LoopConnection(asyncio.Protocol):
         answered = self._answered = Arrival()
         self._talk.ask(method, message, token, limit)
         late = CallFailed(DEADLINE_EXCEEDED, "no answer came in time")
-        timer = self._loop.call_later(limit, answered.come, late)
+        # Two: a signal handler may raise in the first one before it has woken the call.
+        timers = [self._loop.call_later(limit + more, answered.come, late) for more in (0.0, AGAIN)]
         try:
             self._transport.write(self._talk.take_out())
             await answered
         finally:
-            timer.cancel()
+            for timer in timers:
+                timer.cancel()
             self._answered = None
         return self._talk.answer()
