@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import io
 import os
 import sys
 import time
@@ -136,7 +135,7 @@ async def struck(work: Coroutine[Any, Any, None], at: int | None) -> Moments:
         sys.setprofile(None)
         gc.enable()
     if not done:
-        raise TimeoutError(f"not answered in {LIMIT} s, interrupted at {moments.where}:\n{stacks(task)}")
+        raise TimeoutError(f"not answered in {LIMIT} s, interrupted at {moments.where}:\n{stacks()}")
     with suppress(Injected):
         task.result()
     return moments
@@ -160,12 +159,17 @@ async def can_be_taken(rival: aio.Client, name: str) -> bool:
     return grant is not None
 
 
-def stacks(task: asyncio.Task[None]) -> str:
-    """Where a task and all others of Holdfast are."""
-    found = io.StringIO()
-    for each in {task, *asyncio.all_tasks()} - {asyncio.current_task()}:
-        each.print_stack(file=found)
-    return found.getvalue()
+def stacks() -> str:
+    """Where the tasks are."""
+    found = []
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        found.append(task.get_name())
+        awaited: Any = task.get_coro()
+        while awaited is not None:
+            if (frame := getattr(awaited, "cr_frame", None)) is not None:
+                found.append(f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}")
+            awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    return "\n".join(found)
 
 
 async def strike_everywhere(operation: Operation, connect: Connect, lag: float) -> None:

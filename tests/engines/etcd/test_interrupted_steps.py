@@ -23,7 +23,13 @@ STEP = {each.__code__ for each in (EtcdAsyncioPort._step, EtcdAsyncioPort._flush
 
 pytestmark = [
     pytest.mark.usefixtures("garbage_is_collected"),
-    pytest.mark.filterwarnings(NEVER_RAN, "ignore:.* was neither released nor lost:ResourceWarning"),
+    pytest.mark.filterwarnings(
+        NEVER_RAN,
+        "ignore:.* was neither released nor lost:ResourceWarning",
+        # A connection that was just being opened.
+        "ignore:unclosed:ResourceWarning",
+        "ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning",
+    ),
 ]
 
 

@@ -124,7 +124,18 @@ class EtcdAsyncioPort:
     def _flush(self) -> None:
         self._flush_due = False
         while len(self._under_way) < AT_ONCE and (parts := self._gather()):
-            go_on(self._step(parts))
+            try:
+                go_on(self._step(parts))
+            except BaseException:
+                self._interrupted(parts)
+                raise
+
+    def _interrupted(self, parts: list[Part]) -> None:
+        """An interrupt has ended a step. The loop tells those who wait, and begins the next one."""
+        error = EngineFailure(self.wire.address.shown, "an interrupt ended the request", "unknown")
+        # Python may close the coroutine of a step that was not woken, in any thread.
+        call_in_loop(self.loop, _fail, parts, error)
+        call_in_loop(self.loop, self._flush)
 
     def _gather(self) -> list[Part]:
         """Parts for one step: urgent ones first, then the earliest, and as many as the steps under way have.
@@ -159,12 +170,18 @@ class EtcdAsyncioPort:
             # After those who were answered have said what they want next.
             self.loop.call_soon(self._flush)
         except BaseException:
-            # An interrupt. Python may also close the coroutine of a step that was not woken, in any thread.
             self._under_way.pop(step, None)
-            call_in_loop(self.loop, self._flush)
+            self._interrupted(parts)
             raise
 
     async def _send(self, parts: list[Part]) -> None:
+        try:
+            await self._send_all(parts)
+        except BaseException:
+            self._interrupted(parts)
+            raise
+
+    async def _send_all(self, parts: list[Part]) -> None:
         until = max(part.until for part in parts)
         try:
             if len(parts) == 1:
