@@ -16,6 +16,7 @@ class Alarm:
         """What a poll watches."""
         os.set_blocking(self.descriptor, False)
         os.set_blocking(self._write, False)
+        self._open = [self.descriptor, self._write]
         self._rung = self._closed = False
         self._closing = new_lock()
 
@@ -47,5 +48,6 @@ class Alarm:
         """Nobody sleeps here any more."""
         with self._closing:
             self._closed = True
-            os.close(self.descriptor)
-            os.close(self._write)
+            while self._open:
+                # Taken out first: after an interrupt this is called again, and the number may be another file's.
+                os.close(self._open.pop())

@@ -161,10 +161,11 @@ class Bell(Alarm):
             self._drop()
 
     def _drop(self) -> None:
-        if self._connection is not None:
-            self._poll.unregister(self._connection.socket.fileno())
-            self._connection.close()
-            self._connection = None
+        # Taken out first: a `close` that was interrupted is called again.
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._poll.unregister(connection.socket.fileno())
+            connection.close()
 
     def close(self) -> None:
         self._session = None

@@ -71,7 +71,8 @@ class Bell(Alarm):
 
     def _close_ended(self) -> None:
         for descriptor in [number for number, name in self._pipes.items() if name in self._ended]:
-            self._poll.unregister(descriptor)
+            with suppress(KeyError):  # a `close` that was interrupted is called again
+                self._poll.unregister(descriptor)
             self._ended.discard(self._pipes.pop(descriptor))
             os.close(descriptor)
 
