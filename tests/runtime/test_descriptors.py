@@ -14,6 +14,7 @@ from holdfast.engines.etcd.sockets import LoopConnection
 from holdfast.engines.resp.tasks import Stream
 from holdfast.engines.resp.wire import Address
 from holdfast.runtime.asyncio import connect, within
+from tests.faults.injection import Injected
 from tests.faults.watched_loop import WatchedLoop
 
 IN_TIME = 2.0
@@ -97,6 +98,25 @@ def test_a_new_connection_is_watched_though_the_loop_believes_that_it_watches_it
         other.close()
         loop.settle()
     assert number not in loop.watched
+
+
+def test_a_protocol_knows_its_connection_though_the_loop_was_interrupted_while_it_told_it(
+    loop: WatchedLoop, server: socket.socket
+) -> None:
+    class Interrupted(Silent):
+        calls = 0
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.calls += 1
+            if self.calls == 1:
+                raise Injected
+            super().connection_made(transport)
+
+    protocol = Interrupted()
+    loop.run(lambda: connect(loop.loop, lambda: protocol, server.getsockname(), None))
+    assert protocol.transport is not None
+    protocol.close()
+    loop.settle()
 
 
 Made = Callable[[WatchedLoop, tuple[str, int]], Callable[[], None]]

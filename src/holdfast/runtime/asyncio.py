@@ -100,16 +100,29 @@ async def connect(
 ) -> None:
     """Connect to the first address of a host that works, without the loop's executor.
 
-    The certificate has to be for `server_name`, if that is not the host.
+    The certificate has to be for `server_name`, if that is not the host. `connection_made` is called twice.
     """
     host, port = address
     name = (server_name or host) if tls is not None else None
     *others, last = await _addresses(loop, host, port)
     for found in others:
         with suppress(OSError):
-            await loop.create_connection(make, sock=await _socket(loop, found, port), ssl=tls, server_hostname=name)
+            await _connect_to(loop, make, (found, port), tls, name)
             return
-    await loop.create_connection(make, sock=await _socket(loop, last, port), ssl=tls, server_hostname=name)
+    await _connect_to(loop, make, (last, port), tls, name)
+
+
+async def _connect_to(
+    loop: asyncio.AbstractEventLoop,
+    make: Callable[[], asyncio.BaseProtocol],
+    address: tuple[str, int],
+    tls: ssl.SSLContext | None,
+    name: str | None,
+) -> None:
+    made = await _socket(loop, *address)
+    transport, protocol = await loop.create_connection(make, sock=made, ssl=tls, server_hostname=name)
+    # Again: a signal handler may have raised when the loop called it.
+    protocol.connection_made(transport)
 
 
 async def _socket(loop: asyncio.AbstractEventLoop, address: str, port: int) -> socket.socket:
