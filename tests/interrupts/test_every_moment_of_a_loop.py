@@ -205,7 +205,7 @@ async def strike_everywhere(operation: Operation, connect: Connect, lag: float) 
     await rival.close()
 
 
-async def stacks(locks: aio.Client, name: str) -> None:
+async def enters_by_a_stack(locks: aio.Client, name: str) -> None:
     """An `AsyncExitStack` enters. Python's own code keeps the exit, so only the entry is struck."""
     async with AsyncExitStack() as stack:
         try:
@@ -218,9 +218,9 @@ def test_an_exception_at_any_moment_of_an_entry_by_a_stack_leaves_nothing_held()
     async def strike() -> None:
         url = "memory://stacks"
         async with aio.connect(url) as locks, aio.connect(url) as rival, locks.lock("before") as before:
-            moments = (await struck(stacks(locks, "warm"), None)).seen
+            moments = (await struck(enters_by_a_stack(locks, "warm"), None)).seen
             assert moments > SAMPLE
-            where = {str(at): (await struck(stacks(locks, str(at)), at)).where for at in range(moments)}
+            where = {str(at): (await struck(enters_by_a_stack(locks, str(at)), at)).where for at in range(moments)}
             until = time.monotonic() + before.remaining
             while still := where.keys() & await left(rival, [*where]):
                 assert time.monotonic() < until, f"left: {[(name, where[name]) for name in still]}"
