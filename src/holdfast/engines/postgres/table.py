@@ -301,7 +301,11 @@ class PostgresTable:
             standing, _ = await self._step(cm.Look(command.claim), call)
             if standing == Gone(UNKNOWN_CLAIM):
                 return cm.Done()
-        return (await self._step(command, call))[0]
+        reply, _ = await self._step(command, call)
+        if isinstance(command, cm.Enter) and not isinstance(reply, Granted | Place):
+            # It is over for its caller, and the first request may still arrive: it would take the lock for nobody.
+            await self._bury(command.claim, call)
+        return reply
 
     async def _renew(self, command: cm.Renew, call: VerbCall) -> cm.Reply:
         """The heartbeat, and after it, apart from it, a little clearing up: it needs other locks."""

@@ -164,11 +164,11 @@ class PeopleVerbs(ClaimVerbs):
 
         Whatever the client does, the claim is removed one ttl from now.
         """
-        parent = self.layout.line(kind, name)
+        parent, unanswered = self.layout.line(kind, name), False
         while True:
             note = await self._note(link, stand.session, until)
             if note is None:
-                return await self._still_there(link, parent, stand, until)
+                return await self._still_there(link, parent, stand, until) or unanswered
             path, kept, version = note
             kept["ended"][stand.claim] = BROKEN
             transaction = link.kazoo.transaction()
@@ -178,12 +178,14 @@ class PeopleVerbs(ClaimVerbs):
             try:
                 done = await self.together(link, until, transaction)
             except Dropped:
+                # The holder may have heard of it, and be gone when this is repeated.
+                unanswered = True
                 continue
             if not isinstance(done, Exception):
                 self._condemn(kind, name, stand, kept["ttl"])
                 return True
             if not isinstance(done, BadVersionError) and not await self._still_there(link, parent, stand, until):
-                return False
+                return unanswered
 
     async def _note(self, link: Link, session: str, until: float) -> tuple[str, dict[str, Any], int] | None:
         """Where word for a session is left, what is there already, and its version; None if the session is over."""
