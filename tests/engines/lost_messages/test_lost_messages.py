@@ -51,6 +51,26 @@ async def test_a_lost_message_makes_no_answer_untrue_and_leaves_nothing(
     assert all(result.struck for result in results)
 
 
+ONCE_FAILED = [
+    ("postgresql", "lock_all, try_acquire of what is held", Fault("late", "cut", 2)),
+    ("zookeeper", "break", Fault("unanswered", "cut", 5)),
+]
+"""Cases that found a defect, for every run."""
+
+
+@pytest.mark.parametrize(("name", "what", "fault"), ONCE_FAILED, ids=lambda value: str(value))
+async def test_a_case_that_once_failed_does_not_fail_again(
+    name: str, what: str, fault: Fault, fresh_url: Callable[[Subject], str]
+) -> None:
+    subject = next(subject for subject in OVER_A_CONNECTION if subject.name == name)
+    site = await Site.open(subject, APIS[0], fresh_url(subject))
+    result = await run(site, Case(next(one for one in OPERATIONS if one.name == what), fault))
+    await site.close()
+
+    assert result.problem == ""
+    assert result.struck
+
+
 # Controls: what has to be found.
 
 
