@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -93,6 +94,28 @@ def test_one_who_comes_with_another_number_does_not_send_those_away_who_were_the
             wrong.result()
         others = [threads.submit(locks.barrier("b", parties=3).wait, 30.0) for _ in range(2)]
         assert {first.result(), *(other.result() for other in others)} == {1}
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "redis"])
+def test_a_party_that_was_counted_and_then_paused_past_its_ttl_and_its_wait_passes(tmp_path: Path, engine: str) -> None:
+    code = "import sys, holdfast; print(holdfast.connect(sys.argv[1], ttl=2.0).barrier('b', parties=2).wait(3.0))"
+    with ExitStack() as stack:
+        redis = stack.enter_context(RedisServer()) if engine == "redis" else None
+        url = f"sqlite:///{tmp_path}/locks.db" if redis is None else redis.url
+        locks = stack.enter_context(holdfast.connect(url))
+        paused = stack.enter_context(
+            subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True)
+        )
+        stack.callback(paused.kill)
+        arrived(locks, 1)
+        paused.send_signal(signal.SIGSTOP)
+        generation = locks.barrier("b", parties=2).wait(10.0)
+        wait_until(lambda: not locks.inspect("b", kind="barrier").holders, 10, "the end of the paused session")
+        # Past its wait, and past the second after that in which its call has to answer.
+        time.sleep(4.5)
+        paused.send_signal(signal.SIGCONT)
+
+        assert paused.communicate(timeout=15)[0] == f"{generation}\n"
 
 
 @pytest.mark.parametrize("later", [0, 3])

@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Any
 
 from holdfast.core.table.commands import Mismatch
-from holdfast.errors import InvalidRequest, NotAcquired
+from holdfast.errors import EngineFailure, InvalidRequest, NotAcquired
 from holdfast.locks.acquire import Ended, acquire, answer_by
 from holdfast.locks.cell import CellFront
 from holdfast.locks.client import GRACE, Client
@@ -109,7 +109,12 @@ class BarrierFront:
                 return None
             # No letter tells of a place that was taken from us, and nobody comes for one who is not counted: look.
             look_at = io.now() + min(SAFETY_NET, self.client.ttl / 2)
-            await watching.next_letters(look_at if until is None else min(until, look_at))
+            try:
+                await watching.next_letters(look_at if until is None else min(until, look_at))
+            except EngineFailure:
+                # A process that was paused past its wait has no time left for letters. It may have been counted.
+                if io.now() < watching.by:
+                    raise
 
     async def last_look(self, claims: Sequence[str], by: float) -> int | None:
         """The generation that counted one of these claims, which are given back; if None, there will be none.
