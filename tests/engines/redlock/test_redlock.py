@@ -28,6 +28,20 @@ async def test_every_node_has_the_same_holder(locks: Front, nodes: Nodes) -> Non
     assert set(nodes.holders("k")) == {held.target._hold.claim.id}
 
 
+async def test_the_token_of_a_holder_is_the_one_that_a_majority_has(locks: Front, nodes: Nodes) -> None:
+    """A node whose answers were not heard keeps the token that it has proposed."""
+    held = await locks.lock("k").acquire()
+    key = "holdfast:1:{holdfast}:lock:lock:k"
+    for server, other in zip(nodes.servers, (-7, 7), strict=False):
+        with redis.Redis(port=server.port, db=nodes.database) as client:
+            assert client.hget(key, "token") is not None
+            client.hincrby(key, "token", other)
+
+    assert [holder.token for holder in (await locks.inspect("k")).holders] == [held.token]
+    assert [holder.token for info in await locks.list() for holder in info.holders] == [held.token]
+    held.check()
+
+
 async def test_a_release_leaves_nothing_on_any_node(locks: Front, nodes: Nodes) -> None:
     await (await locks.lock("k").acquire()).release()
 

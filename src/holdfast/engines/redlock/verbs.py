@@ -391,7 +391,11 @@ class RedlockVerbs(NarrowVerbs):
         """What a majority of the nodes says."""
         votes = Counter(row[0] for row in found if row)
         holders = [row for row in found if row and quorum.reached(votes[row[0]], self._nodes)]
-        return LockInfo(kind, name, (party(holders[0], name),) if holders else ())
+        if not holders:
+            return LockInfo(kind, name)
+        # A majority has confirmed the grant's token. Any other node may still have the one that it has proposed.
+        tokens = Counter(row[2] for row in holders)
+        return LockInfo(kind, name, (party(max(holders, key=lambda row: tokens[row[2]]), name),))
 
     async def list(self, prefix: str, kind: str, until: float) -> tuple[LockInfo, ...]:
         start = f"{self._prefix}lock:"
