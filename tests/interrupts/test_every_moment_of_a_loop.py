@@ -21,7 +21,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
-from holdfast.runtime.asyncio import go_on
+from holdfast.runtime.asyncio import _finish, go_on
 from tests.conformance.engines import ENGINES, Subject
 from tests.conformance.turns import THOROUGH
 from tests.faults.injection import NEVER_RAN, PRODUCT, Injected, Moments
@@ -34,6 +34,7 @@ LIMIT = WAIT + 1.0 + 1.0
 """How long an operation may take: its wait, the second within which it is answered, and one for a busy machine."""
 SAMPLE = 24
 ASYNCIO = os.path.dirname(asyncio.__file__)
+SHIELD = _finish.__code__
 HELD = "held"
 """What the other client holds all the time."""
 
@@ -166,9 +167,13 @@ def stacks() -> str:
         found.append(task.get_name())
         awaited: Any = task.get_coro()
         while awaited is not None:
-            if (frame := getattr(awaited, "cr_frame", None)) is not None:
-                found.append(f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}")
-            awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+            frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+            if frame is None:
+                break
+            found.append(f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}")
+            # What is shielded is no part of the chain.
+            shielded = frame.f_locals.get("work") if frame.f_code is SHIELD else None
+            awaited = shielded or getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
     return "\n".join(found)
 
 

@@ -80,13 +80,21 @@ class ZooKeeperAsyncioPort:
         return in_time or all(result.ready() for result in request)
 
     def _tell(self, answered: AsyncioSignal) -> None:
-        """In the connection's thread. Waking the loop for each answer would take more time than all the rest of it."""
+        """In the connection's thread, or in the loop's if the answer has come already.
+
+        Waking the loop for each answer would take more time than all the rest of it.
+        """
         self._answered.append(answered)
         if not self._told:
-            self._told = True
-            # Two: a signal handler may raise in the first one before it has woken the tasks.
-            call_in_loop(self.loop, self._wake)
-            call_in_loop(self.loop, self._wake)
+            try:
+                self._told = True
+                # Two: a signal handler may raise in the first one before it has woken the tasks.
+                call_in_loop(self.loop, self._wake)
+                call_in_loop(self.loop, self._wake)
+            except BaseException:
+                # An interrupt: otherwise no answer would wake the loop any more.
+                self._told = False
+                raise
 
     def _wake(self) -> None:
         # In this order: whoever is told of too late for this look wakes the loop again.
