@@ -43,7 +43,8 @@ class QueueView:
         self._complete_to: int | None = None
         """All that is there up to this order is in the view."""
         self._doubts: set[int] = set()
-        self._asking = False
+        self._asked: object | None = None
+        """The request for a list that is under way."""
         self._told_now: list[Callable[[], object]] = []
         """Called when the list that is under way has come."""
         self._told_next: list[Callable[[], object]] = []
@@ -107,18 +108,24 @@ class QueueView:
     def ask(self, tell: Callable[[], object], now: float) -> None:
         """Call this when a list has come that was asked for from now on, or got lost with the connection."""
         with self._lock:
-            if self._asking:
+            if self._asked is not None:
                 self._told_next.append(tell)
                 return
-            self._asking = True
-            self._told_now.append(tell)
-            # With the lock: a signal handler may not come in between and wait for a list that was not asked for yet.
-            self._send(now)
+            try:
+                self._asked = request = object()
+                self._told_now.append(tell)
+                # With the lock: a signal handler may not come in between and wait for a list that is not asked for yet.
+                self._send(request, now)
+            except BaseException:
+                # An interrupt: the list may not have been asked for, and the next caller asks for another one.
+                self._asked, self._told_now = None, []
+                raise
 
-    def _send(self, now: float) -> None:
-        self.link.kazoo.get_children_async(self.parent).rawlink(lambda answer: self._answered(answer, now))
+    def _send(self, request: object, now: float) -> None:
+        answer = self.link.kazoo.get_children_async(self.parent)
+        answer.rawlink(lambda answer: self._answered(answer, request, now))
 
-    def _answered(self, answer: Answer, now: float) -> None:
+    def _answered(self, answer: Answer, request: object, now: float) -> None:
         if answer.exception is None:
             self.take(answer.value)
             self.listed_at = now
@@ -126,10 +133,12 @@ class QueueView:
             self.take(())
             self.listed_at = now
         with self._lock:
+            if self._asked is not request:
+                return  # it was interrupted, and another list may be under way
             told, self._told_now, self._told_next = self._told_now, self._told_next, []
-            self._asking = bool(self._told_now)
-        if self._asking:
-            self._send(now)
+            self._asked = following = object() if self._told_now else None
+        if following is not None:
+            self._send(following, now)
         for tell in told:
             tell()
 
