@@ -108,6 +108,8 @@ class Stream(asyncio.BufferedProtocol):
         """The one whose reply is being given to it."""
         self._heard = clock.now()
         self._timers: tuple[asyncio.TimerHandle, ...] = ()
+        self._ticks_by = 0.0
+        """When the last of them should have come, unless the loop is busy."""
 
     # A signal handler may raise in the loop's thread, between any two bytecodes. A request is therefore gathered by one
     # step, and what comes in the middle of writing, reading or telling ends the connection: a reply never goes to
@@ -157,7 +159,8 @@ class Stream(asyncio.BufferedProtocol):
 
     def _see_to_it(self) -> None:
         """Write what was gathered, if that is much, or see to it that it is written; and that no reply is missed."""
-        if not self._timers:
+        if not self._timers or clock.now() > self._ticks_by:
+            # Two interrupts may have come where two timers began.
             self._timers = self._set_timers()
         if len(self._unsent) >= self.at_once:
             self._write()
@@ -235,12 +238,17 @@ class Stream(asyncio.BufferedProtocol):
 
     def _set_timers(self) -> tuple[asyncio.TimerHandle, ...]:
         """Two: should the first one be interrupted before it has done anything, the second one does it."""
+        self._ticks_by = clock.now() + 3 * TICK
         return self.loop.call_later(TICK, self._tick), self.loop.call_later(2 * TICK, self._tick)
 
     def _tick(self) -> None:
         """Give up on requests whose time is over; on the connection too, if it has said nothing all that time."""
         # The next ones are set before the others are cancelled: there are always some.
-        former, self._timers = self._timers, self._set_timers()
+        try:
+            former, self._timers = self._timers, self._set_timers()
+        except BaseException:
+            self._timers = self._set_timers()
+            raise
         for timer in former:
             timer.cancel()
         if self.problem is not None:
