@@ -7,6 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from holdfast.core.urls import parse
 from holdfast.engines.etcd import steps
 from holdfast.engines.etcd.keys import end_of
 from holdfast.engines.etcd.wire import LeaseGone
-from holdfast.errors import InvalidRequest
+from holdfast.errors import EngineUnavailable, InvalidRequest
 from holdfast.model import Claim, Granted
 from holdfast.runtime import clock
 from holdfast.server.cluster import entries, head, snapshot
@@ -562,6 +563,30 @@ async def test_a_batch_whose_answer_was_lost_is_written_once(
         assert isinstance(await entering, Granted)
         assert leader.store.number == number + 1
         assert "s1-b" in (await leader.in_etcd()).rows
+
+
+async def test_a_batch_that_a_full_etcd_applied_and_refused_is_kept(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Etcd can apply a transaction and answer "no space". From then on it refuses every transaction that writes."""
+    leader = await start()
+    await opened(leader, "a")
+    number, asked, decide = leader.store.number, list[bytes](), leader.store.etcd.decide
+
+    async def is_full(*args: Any, **kwargs: Any) -> Any:
+        if not asked:
+            await decide(*args, **kwargs)
+        asked.append(b"")
+        raise EngineUnavailable("etcd", "etcdserver: mvcc: database space exceeded", "unknown")
+
+    monkeypatch.setattr(leader.store.etcd, "decide", is_full)
+    async with asyncio.timeout(20.0):
+        assert isinstance(await leader.do(Enter(claim("b"))), Granted)
+    monkeypatch.undo()
+
+    assert leader.store.number == number + 1
+    assert len(asked) == 1
+    assert "s1-b" in (await leader.in_etcd()).rows
 
 
 async def _appears(store: ClusterStore, number: int) -> None:

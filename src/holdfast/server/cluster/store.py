@@ -200,8 +200,12 @@ class ClusterStore:
                 )
             except EngineUnavailable as error:
                 self._still(term)
-                if "space" in error.problem and not await self._is_there(key, entry):
+                if "space" in error.problem:
+                    # Etcd may have applied it all the same. It refuses to write it again for as long as it is full.
+                    applied = await self._is_there(key, entry, term)
                     self._still(term)
+                    if applied:
+                        return
                     self._full_until = clock.now() + FULL_FOR
                     raise StoreFull(self.address, error.problem) from error
                 if not membership.alive:
@@ -224,13 +228,18 @@ class ClusterStore:
         if self.term != term:
             raise Deposed(self.address, "that term is over", past=True)
 
-    async def _is_there(self, key: bytes, entry: bytes) -> bool:
-        """Whether an earlier try has written it."""
+    async def _is_there(self, key: bytes, entry: bytes, term: int) -> bool:
+        """Whether an earlier try has written it. Deposed if that cannot be told, or another server leads since."""
         try:
             kv, _ = await read(self.etcd.call, key)
+            leader, _ = await read(self.etcd.call, self.keys.leader)
         except EngineUnavailable as error:
             raise Deposed(self.address, f"etcd was out of reach ({error.problem})") from error
-        return kv is not None and bool(kv.value == entry)
+        if kv is None or kv.value != entry:
+            return False
+        if leader is None or leader.create_revision != term:
+            raise Deposed(self.address, "another server leads, with all that was answered here")
+        return True
 
     def _count(self, size: int, changes: int, seconds: float) -> None:
         self._log_bytes += size
