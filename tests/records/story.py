@@ -15,7 +15,7 @@ import holdfast
 from tests.faults.child import tell
 
 TTL = 60.0
-KEEP = 3600.0
+KEEP = 30 * 24 * 3600.0
 PATIENCE = 60.0
 KEPT: list[Any] = []
 """A grant that is garbage would be let go."""

@@ -7,25 +7,19 @@ another. So what the operator leaves for the holder is still there when the stor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conformance.engines import ENGINES, FreshUrl, Subject
-from tests.faults.children import Child
 from tests.records import dumps
 from tests.records.dumps import Normal, Rows
+from tests.records.playing import Played, played
 from tests.records.record import Record
 from tests.servers.lock_server import LockServer
 from tests.servers.lock_store_in_etcd import lock_store_in_etcd
 
-TTL = 600.0
-"""Long: no heartbeat writes to the store while the story is played."""
-WITHIN = 120.0
 DUMPS: dict[str, Callable[[str], Rows]] = {
     "sqlite": lambda url: dumps.of_sqlite(Path(url.removeprefix("sqlite:///"))),
     "postgresql": dumps.of_postgres,
@@ -35,29 +29,6 @@ DUMPS: dict[str, Callable[[str], Rows]] = {
     "zookeeper": dumps.of_zookeeper,
 }
 SUBJECTS = {subject.name: subject for subject in ENGINES}
-
-
-@dataclass(frozen=True)
-class Played:
-    """A story that was played, by clients that stand still."""
-
-    steps: list[str]
-    normal: Normal
-    offers: dict[str, str]
-
-
-@contextmanager
-def played(url: str) -> Iterator[Played]:
-    """The story on an engine. Its clients are stopped, and killed in the end."""
-    with Child("tests.records.story:play", url, TTL) as clients:
-        told: dict[str, Any] = clients.hear(WITHIN)
-        clients.stop()
-        with Child("tests.records.story:operate", url, TTL, told["offers"]) as operator:
-            done: dict[str, Any] = operator.hear(WITHIN)
-            operator.stop()
-            sessions = dict(zip(told["sessions"] + done["sessions"], ("billing", "shipping", "operator"), strict=True))
-            pids = {clients.pid: "clients", operator.pid: "operator"}
-            yield Played(told["steps"] + done["steps"], Normal(sessions, pids), told["offers"])
 
 
 def text(story: Played, rows: Rows) -> str:

@@ -28,8 +28,13 @@ class LeadingServer(LockServer):
 @contextmanager
 def lock_store_in_etcd(options: str = "") -> Iterator[tuple[EtcdServer, LockServer]]:
     """A new etcd, and a server on it as soon as it leads."""
-    with EtcdServer(binary=newer_etcd()) as etcd, leading(etcd, options) as server:
+    with new_etcd() as etcd, leading(etcd, options) as server:
         yield etcd, server
+
+
+def new_etcd() -> EtcdServer:
+    """An empty etcd, not started."""
+    return EtcdServer(binary=newer_etcd())
 
 
 @contextmanager
