@@ -25,12 +25,12 @@ class Played:
 
 
 @contextmanager
-def played(url: str) -> Iterator[Played]:
+def played(url: str, namespace: str = "story") -> Iterator[Played]:
     """The story on an engine. Its clients are stopped, and killed in the end."""
-    with Child("tests.records.story:play", url, TTL) as clients:
+    with Child("tests.records.story:play", url, TTL, namespace) as clients:
         told: dict[str, Any] = clients.hear(WITHIN)
         clients.stop()
-        with Child("tests.records.story:operate", url, TTL, told["offers"]) as operator:
+        with Child("tests.records.story:operate", url, TTL, namespace, told["offers"]) as operator:
             done: dict[str, Any] = operator.hear(WITHIN)
             operator.stop()
             sessions = dict(zip(told["sessions"] + done["sessions"], ("billing", "shipping", "operator"), strict=True))

@@ -14,23 +14,22 @@ from typing import Any
 import holdfast
 from tests.faults.child import tell
 
-TTL = 60.0
 KEEP = 30 * 24 * 3600.0
 PATIENCE = 60.0
 KEPT: list[Any] = []
 """A grant that is garbage would be let go."""
 
 
-def play(url: str, ttl: float = TTL) -> None:
+def play(url: str, ttl: float, namespace: str) -> None:
     """Play the story, tell how it went, and wait until the process is ended."""
-    story = Story(url, ttl)
+    story = Story(url, ttl, namespace)
     tell({"steps": story.steps(), "sessions": story.sessions(), "offers": story.offers})
     input()
 
 
-def operate(url: str, ttl: float, offers: dict[str, str]) -> None:
+def operate(url: str, ttl: float, namespace: str, offers: dict[str, str]) -> None:
     """Break one lock of the story's clients and adopt another, while those clients stand still."""
-    operator = holdfast.connect(url, app="operator", namespace="story", ttl=ttl)
+    operator = holdfast.connect(url, app="operator", namespace=namespace, ttl=ttl)
     steps = [
         outcome_of("an operator breaks a lock", lambda: operator.break_lock("short", force=True)),
         outcome_of("an operator adopts a lock", lambda: adopt(operator, offers)),
@@ -60,9 +59,9 @@ def outcome_of(name: str, step: Callable[[], object]) -> str:
 class Story:
     """Two clients, and what they hold."""
 
-    def __init__(self, url: str, ttl: float) -> None:
-        self.billing = holdfast.connect(url, app="billing", namespace="story", ttl=ttl)
-        self.shipping = holdfast.connect(url, app="shipping", namespace="story", ttl=ttl)
+    def __init__(self, url: str, ttl: float, namespace: str) -> None:
+        self.billing = holdfast.connect(url, app="billing", namespace=namespace, ttl=ttl)
+        self.shipping = holdfast.connect(url, app="shipping", namespace=namespace, ttl=ttl)
         self.kept = KEPT
         self.offers: dict[str, str] = {}
         """By the lock's name: what another client can adopt."""
