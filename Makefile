@@ -26,7 +26,7 @@ torture: $(VENV)/.dev servers ## the verifier on every engine, all faults, 10 mi
 marathon: $(VENV)/.dev servers ## every fault test for hours: thousands of kills, interrupts, cancellations and seeds
 	@HOLDFAST_THOROUGH=1 $(BIN)/pytest --workers 4 tests/conformance
 	@HOLDFAST_THOROUGH=1 HOLDFAST_KILLS=600 HOLDFAST_INTERRUPTS=1000 HOLDFAST_CANCELS=1000 HOLDFAST_SEEDS=200 HOLDFAST_ALL_UPDATES=1 HOLDFAST_SERVER_KILLS=200 HOLDFAST_CLUSTER_FAULTS=50 HOLDFAST_LOST_MESSAGES=1 HOLDFAST_SIMULATED_RUNS=10000 HOLDFAST_NAMES=1000000 \
-		$(BIN)/pytest --timeout 1800 tests/core tests/process tests/interrupts tests/engines tests/fence tests/server tests/verify tests/without_lock tests/simulate tests/cluster $(ARGS)
+		$(BIN)/pytest --timeout 1800 tests/core tests/process tests/interrupts tests/engines tests/fence tests/server tests/verify tests/without_lock tests/simulate tests/cluster tests/records $(ARGS)
 
 bench: $(VENV)/.bench ## measure the embedded engine; another one: make bench ARGS="URL"
 	@$(BIN)/$(if $(wildcard bench/$(firstword $(ARGS)).py),python -m bench.$(ARGS),holdfast bench $(ARGS))
