@@ -179,6 +179,6 @@ def test_a_watch_prints_what_is_recorded(stage: Stage, record: Callable[[str], R
 
 
 def watches(database: Path) -> bool:
-    """Whether somebody watches."""
+    """Whether the store has a watch."""
     with closing(sqlite3.connect(database)) as connection:
         return connection.execute("SELECT 1 FROM watches").fetchone() is not None

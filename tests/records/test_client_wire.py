@@ -96,7 +96,7 @@ class Watched:
         is_keepers, skips = any(" SIDE" in line for line in self.lines if line.startswith("> HF.OPEN")), False
         for line in self.lines:
             skips = (is_keepers and line.startswith("> HF.RENEW")) or (skips and not line.startswith(">"))
-            if (not skips and "hf.over" not in line) or ("hf." in line and "hf.over" not in line):
+            if "hf.over" not in line and (not skips or "hf." in line):
                 yield line
 
 

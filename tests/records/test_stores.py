@@ -7,12 +7,13 @@ another. So what the operator leaves for the holder is still there when the stor
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.engines import ENGINES, FreshUrl, Subject
+from tests.conformance.engines import ENGINES, Subject
 from tests.records import dumps
 from tests.records.dumps import Normal, Rows
 from tests.records.playing import Played, played
@@ -49,19 +50,17 @@ def test_an_engine_keeps_what_is_recorded(
 
 
 @pytest.mark.parametrize("subject", [SUBJECTS["redlock"]], ids=["redlock"])
-def test_every_node_of_redlock_keeps_what_is_recorded(
-    subject: Subject, fresh_url: FreshUrl, record: Callable[[str], Record]
+def test_a_majority_of_redlock_s_nodes_keeps_what_is_recorded(
+    subject: Subject, fresh_url: Callable[[Subject], str], record: Callable[[str], Record]
 ) -> None:
-    url = fresh_url(subject)  # type: ignore[call-arg]
+    url = fresh_url(subject)
     hosts, _, database = url.removeprefix("redlock://").partition("/")
     with played(url) as story:
-
-        def lines(host: str) -> list[str]:
-            return story.normal.lines(dumps.of_redis(f"redis://{host}/{database}"))
-
-        first, *others = hosts.split(",")
-        record("stores/redlock.txt").compare(text(story, dumps.of_redis(f"redis://{first}/{database}")))
-        assert all(lines(other) == lines(first) for other in others)
+        nodes = Counter(text(story, dumps.of_redis(f"redis://{host}/{database}")) for host in hosts.split(","))
+        # A client goes on when a majority has answered: the last requests may not have reached the others.
+        ((kept, count),) = nodes.most_common(1)
+        record("stores/redlock.txt").compare(kept)
+        assert count >= 3
 
 
 def test_the_lock_server_keeps_what_is_recorded_in_sqlite(record: Callable[[str], Record]) -> None:
